@@ -1,0 +1,50 @@
+//! The host: rayon over blocks, SIMD sets chosen at run time, and a scalar fallback that gives the same results.
+
+/// A set of SIMD instructions; the widest one present is chosen at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Simd {
+    /// Plain Rust, on every architecture.
+    Scalar,
+    /// x86-64 with AVX2, BMI1, BMI2 and POPCNT.
+    Avx2,
+}
+
+impl Simd {
+    /// The widest set that this processor has.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt")
+        {
+            return Simd::Avx2;
+        }
+        Simd::Scalar
+    }
+}
+
+/// The host device. Operations run on the rayon pool they are called in; `simd` limits the instructions they use.
+#[derive(Debug, Clone)]
+pub struct Cpu {
+    simd: Simd,
+}
+
+impl Cpu {
+    /// The widest SIMD set detected.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
+        Cpu { simd: Simd::detect() }
+    }
+
+    /// At most the given SIMD set; one that the processor lacks is narrowed to what it has.
+    pub fn with_simd(simd: Simd) -> Self {
+        Cpu { simd: simd.min(Simd::detect()) }
+    }
+
+    /// The SIMD set in use.
+    pub fn simd(&self) -> Simd {
+        self.simd
+    }
+}

@@ -1,0 +1,1 @@
+//! The specification: every operation as plain loops in f64. Never optimised; the fast paths are tested against it.

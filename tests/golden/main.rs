@@ -1,0 +1,10 @@
+//! Small cases checked by hand, and the public bug cases (each test carries the number of its case). Expectations are
+//! literals.
+
+mod advantage;
+mod anchors;
+mod code;
+mod edits;
+mod rollout;
+mod similarity;
+mod tokens;

@@ -1,0 +1,5 @@
+//! Every operation on every device against src/reference.
+
+mod advantage;
+mod anchors;
+mod similarity;

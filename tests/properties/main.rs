@@ -1,0 +1,8 @@
+//! What must hold for any input: exact byte ranges, symmetry, bounds, order, no panic.
+
+mod advantage;
+mod anchors;
+mod code;
+mod edits;
+mod rollout;
+mod similarity;
