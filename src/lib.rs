@@ -1,7 +1,36 @@
 //! Hunk-level credit assignment for coding-agent RL.
 //!
+//! A coding agent edits several places of a program in one action, and the tests say only pass or fail. DiDPO
+//! (arXiv 2608.07147) looks inside each code diff: sub-diffs that recur across the rollouts of a task become the
+//! centres of groups, each with a group-relative advantage of its own beside GRPO's. This crate is the engine:
+//!
+//! ```text
 //! rollout text -> edits -> root diffs -> lines and code tokens -> windows -> similarity -> occurrences
 //! -> anchors -> groups -> token advantages
+//! ```
+//!
+//! [`credit`] goes the whole way; each stage is a module of its own and can be called by itself.
+//!
+//! ```
+//! use hunkwise::rollout::{ReadOptions, read_from};
+//! use hunkwise::{Config, Device};
+//!
+//! let edit = r"<edit path='shop.py'><search>pass</search><replace>return sum(prices)</replace></edit>";
+//! let dump = format!(
+//!     "{}\n{}\n",
+//!     serde_json::json!({"task": "shop", "trajectory": "a", "text": edit, "outcome": 1.0}),
+//!     serde_json::json!({"task": "shop", "trajectory": "b", "text": edit, "outcome": 0.0}),
+//! );
+//! let batch = read_from(dump.as_bytes(), "dump.jsonl", &ReadOptions::default())?;
+//! let credit = hunkwise::credit(&Device::cpu(), &batch, &Config::default())?;
+//! let added = credit.tasks[0].groups.iter().find(|g| g.edit_type == hunkwise::edits::EditType::Add).unwrap();
+//! assert_eq!(added.members.len(), 2);
+//! assert_eq!(added.members[0].advantage, 0.5); // return 1 against a group mean of 0.5
+//! # Ok::<(), hunkwise::Error>(())
+//! ```
+//!
+//! Numbers do not move: integers are equal on every device, thread count and order of equal rows; advantages are
+//! accumulated in f64 in a fixed order and returned as f32.
 
 pub mod advantage;
 pub mod anchors;
@@ -11,9 +40,12 @@ pub mod device;
 pub mod edits;
 pub mod error;
 pub mod params;
+pub mod pipeline;
 pub mod reference;
+pub mod report;
 pub mod rollout;
 pub mod similarity;
 
 pub use device::Device;
 pub use error::{Error, Result};
+pub use pipeline::{Config, credit};

@@ -1,0 +1,65 @@
+//! What both commands do first: threads, configuration, reading, credit, with a progress bar on long work.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hunkwise::error::{Error, Result};
+use hunkwise::pipeline::{Config, Credit, Extras};
+use hunkwise::rollout::{self, Batch};
+use hunkwise::{Device, pipeline};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::args::{ConfigArgs, InputArgs};
+
+/// Rows that could not be taken are listed up to this many; the rest are counted.
+const SHOWN_FLAGS: usize = 20;
+
+pub(crate) fn configure(input: &InputArgs, args: &ConfigArgs) -> Result<Config> {
+    rayon::ThreadPoolBuilder::new().num_threads(input.threads).build_global().map_err(|e| Error::Unavailable {
+        what: format!("a pool of {} threads", input.threads),
+        reason: format!("{e}; give a smaller --threads"),
+    })?;
+    args.resolve()
+}
+
+pub(crate) fn read(input: &InputArgs) -> Result<Batch> {
+    let total = input.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|m| m.len()).sum();
+    let bar = bar(total, "reading {bar:30} {bytes}/{total_bytes} {eta}");
+    let batch = rollout::read_files(&input.files, &input.read_options(), &mut |bytes| bar.set_position(bytes))?;
+    bar.finish_and_clear();
+    Ok(batch)
+}
+
+pub(crate) fn credit(batch: &Batch, config: &Config) -> Result<Credit> {
+    let bar = bar(batch.tasks.len() as u64, "credit  {bar:30} {pos}/{len} tasks {eta}");
+    let done = AtomicU64::new(0);
+    let on_task_done = || bar.set_position(done.fetch_add(1, Ordering::Relaxed) + 1);
+    let extras = Extras { on_task_done: Some(&on_task_done), ..Extras::default() };
+    let credit = pipeline::credit_with(&Device::cpu(), batch, config, extras)?;
+    bar.finish_and_clear();
+    Ok(credit)
+}
+
+/// Says on standard error which rows were not usable, and what was noted while reading.
+pub(crate) fn report_flagged(batch: &Batch) {
+    for note in &batch.notes {
+        anstream::eprintln!("note: {note}");
+    }
+    for flagged in batch.flagged.iter().take(SHOWN_FLAGS) {
+        anstream::eprintln!("flagged: {}: {}", flagged.place, flagged.reason);
+    }
+    if batch.flagged.len() > SHOWN_FLAGS {
+        let more = batch.flagged.len() - SHOWN_FLAGS;
+        anstream::eprintln!("flagged: {more} more; --diagnostics FILE lists them all");
+    }
+}
+
+/// A bar on standard error, drawn only on a terminal and only once the work has taken a moment.
+fn bar(total: u64, template: &str) -> ProgressBar {
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

@@ -1,0 +1,496 @@
+//! The whole way from a batch of rollouts to credit: the only file that knows all stages.
+//!
+//! Per task: edits -> root diffs -> lines and code tokens -> windows -> occurrences -> anchors -> diff advantages ->
+//! tokens. Tasks are independent of each other, so they run side by side and the results come back in their order.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use rayon::prelude::*;
+
+use crate::advantage::{self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepAdvantages, StepGroups};
+use crate::anchors::{self, AnchorConfig, Selection};
+use crate::code::{Span, TaskCode, TaskCodeBuilder, Windows};
+use crate::device::Device;
+use crate::edits::{self, EditConfig, EditType, FileVersions, Format, Note};
+use crate::error::{Error, Result};
+use crate::report::{Diagnostics, TaskDiagnostics};
+use crate::rollout::{Batch, Sequence, Task, Trajectory, Turn};
+use crate::similarity::{self, LineVectors, Occurrences, SimilarityConfig};
+
+/// How the groups of the diff advantage are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Grouping {
+    /// Every window of every root diff is a candidate: DiDPO.
+    Windows,
+    /// Only whole root diffs are candidates.
+    Whole,
+    /// Every window is a candidate, and only equal windows match.
+    Exact,
+    /// No groups: the episode advantage alone, GRPO.
+    None,
+}
+
+/// Every parameter of the pipeline. The default is the paper's method with the authors' constants.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How groups are made.
+    pub grouping: Grouping,
+    /// Longest window in lines, at least 1; whole root diffs are windows at any length.
+    pub max_lines: u32,
+    /// How edits are found.
+    pub edits: EditConfig,
+    /// When windows match.
+    pub similarity: SimilarityConfig,
+    /// How anchors are selected.
+    pub anchors: AnchorConfig,
+    /// How advantages are computed.
+    pub advantage: AdvantageConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            grouping: Grouping::Windows,
+            max_lines: 32,
+            edits: EditConfig::default(),
+            similarity: SimilarityConfig::default(),
+            anchors: AnchorConfig::default(),
+            advantage: AdvantageConfig::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Checks every parameter against its range.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the name, the value and the range of the first one that is outside.
+    pub fn validate(&self) -> Result<()> {
+        let number = |name: &'static str, value: f64, ok: bool, expected: &'static str| {
+            if ok && value.is_finite() {
+                Ok(())
+            } else {
+                Err(Error::Config { op: "config", name, got: value.to_string(), expected })
+            }
+        };
+        let s = &self.similarity;
+        let n = &self.anchors;
+        let a = &self.advantage;
+        number("max_lines", self.max_lines.into(), self.max_lines >= 1, "at least 1")?;
+        number("similarity.eta", s.eta, s.eta > 0.0 && s.eta <= 1.0, "above 0 and at most 1")?;
+        let weight = s.embedding_weight;
+        number("similarity.embedding_weight", weight, (0.0..=1.0).contains(&weight), "from 0 to 1")?;
+        let dim = s.embedding_dim;
+        number("similarity.embedding_dim", dim as f64, (8..=65_536).contains(&dim), "from 8 to 65536")?;
+        number("anchors.s0", n.s0, n.s0 > 0.0, "above 0")?;
+        number("anchors.g0", n.g0, n.g0 > 0.0, "above 0")?;
+        number("anchors.max_anchors", n.max_anchors as f64, n.max_anchors >= 1, "at least 1")?;
+        number("advantage.eps", a.eps, a.eps >= 0.0, "0 or more")?;
+        number("advantage.ddof", a.ddof.into(), a.ddof <= 1, "0 or 1")?;
+        number("advantage.gamma", a.gamma, (0.0..=1.0).contains(&a.gamma), "from 0 to 1")?;
+        number("advantage.lambda", a.lambda, true, "a finite number")?;
+        number("advantage.omega", a.omega, true, "a finite number")?;
+        let step_eta = a.step_eta;
+        number("advantage.step_eta", step_eta, step_eta > 0.0 && step_eta <= 1.0, "above 0 and at most 1")
+    }
+}
+
+/// Credit of a batch: one entry per task, in the order of the batch.
+#[derive(Debug, Clone)]
+pub struct Credit {
+    /// Tasks, parallel to [`Batch::tasks`].
+    pub tasks: Vec<TaskCredit>,
+    /// What happened on the way, summed over the tasks.
+    pub diagnostics: Diagnostics,
+}
+
+/// Credit of one task.
+#[derive(Debug, Clone)]
+pub struct TaskCredit {
+    /// Trajectories, parallel to [`Task::trajectories`].
+    pub trajectories: Vec<TrajectoryCredit>,
+    /// Groups of the diff advantage, in the order their anchors were picked.
+    pub groups: Vec<Group>,
+    /// Root diffs found, in the order of the turns.
+    pub roots: Vec<RootView>,
+    /// What was odd about the edits, in the order of the turns.
+    pub notes: Vec<TurnNote>,
+}
+
+/// Credit of one trajectory.
+#[derive(Debug, Clone)]
+pub struct TrajectoryCredit {
+    /// Outcome, or the sum of the turn rewards; `None` when unscored.
+    pub score: Option<f64>,
+    /// Episode advantage A^E.
+    pub episode: f32,
+    /// Sequences, parallel to [`Trajectory::sequences`].
+    pub sequences: Vec<SequenceCredit>,
+}
+
+/// A turn of a task: indices into its trajectory, its sequence, and the sequence's turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnRef {
+    /// Index into [`Task::trajectories`].
+    pub trajectory: usize,
+    /// Index into [`Trajectory::sequences`].
+    pub sequence: usize,
+    /// Index into [`Sequence::turns`].
+    pub turn: usize,
+    /// Number of the turn in its trajectory, from 0.
+    pub number: usize,
+}
+
+/// An anchor with its group.
+#[derive(Debug, Clone)]
+pub struct Group {
+    /// Groupability score after the cut.
+    pub score: f64,
+    /// Mean size of the members in lines.
+    pub mean_lines: f64,
+    /// Edit type of all members.
+    pub edit_type: EditType,
+    /// File of the anchor itself; empty when unknown.
+    pub path: String,
+    /// Members, by turn.
+    pub members: Vec<Member>,
+}
+
+/// An occurrence in a group.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Where it stands.
+    pub turn: TurnRef,
+    /// Bytes of the sequence's text: the lines of the window, neighbours merged, in order.
+    pub bytes: Vec<Range<usize>>,
+    /// Lines after normalisation.
+    pub n_lines: u32,
+    /// Similarity to the anchor.
+    pub similarity: f64,
+    /// Return of its turn; `None` when the trajectory is unscored.
+    pub turn_return: Option<f64>,
+    /// Diff advantage A^D, before lambda.
+    pub advantage: f32,
+}
+
+/// A root diff as the response has it, for people to look at.
+#[derive(Debug, Clone)]
+pub struct RootView {
+    /// Where it stands.
+    pub turn: TurnRef,
+    /// File; empty when unknown.
+    pub path: String,
+    /// What happens to the lines.
+    pub edit_type: EditType,
+    /// Notation of the edit.
+    pub format: Format,
+    /// Each line: its text without notation, and its bytes in the sequence's text.
+    pub lines: Vec<(Vec<u8>, Range<usize>)>,
+}
+
+/// A note about a piece of a turn; its bytes count in the sequence's text.
+#[derive(Debug, Clone)]
+pub struct TurnNote {
+    /// Where it stands.
+    pub turn: TurnRef,
+    /// What was found.
+    pub note: Note,
+}
+
+/// Gives the line vectors of a task, for callers who bring their own token table.
+pub type LineVectorsOf<'a> = &'a (dyn Fn(&TaskCode) -> Result<LineVectors> + Sync);
+
+/// What [`credit_with`] takes beside the configuration.
+#[derive(Default, Clone, Copy)]
+pub struct Extras<'a> {
+    /// Line vectors for the embedding part; the built-in hashed n-grams when absent. Not called at embedding weight 0.
+    pub line_vectors: Option<LineVectorsOf<'a>>,
+    /// Called once after each task, from any thread.
+    pub on_task_done: Option<&'a (dyn Fn() + Sync)>,
+}
+
+/// Token-level DiDPO credit of a batch: `A = A^E + lambda · A^D` (arXiv 2608.07147).
+///
+/// # Errors
+/// A parameter outside its range, a sequence whose offsets disagree, or a task over an index or memory limit.
+pub fn credit(device: &Device, batch: &Batch, config: &Config) -> Result<Credit> {
+    credit_with(device, batch, config, Extras::default())
+}
+
+/// [`credit`] with the caller's line vectors and a progress call.
+///
+/// # Errors
+/// As [`credit`], and whatever the caller's line vectors return.
+pub fn credit_with(device: &Device, batch: &Batch, config: &Config, extras: Extras<'_>) -> Result<Credit> {
+    config.validate()?;
+    let started = Instant::now();
+    let results: Vec<Result<(TaskCredit, TaskDiagnostics)>> = batch
+        .tasks
+        .par_iter()
+        .map(|task| {
+            let result = credit_task(device, task, config, extras);
+            if let Some(call) = extras.on_task_done {
+                call();
+            }
+            result
+        })
+        .collect();
+    let mut tasks = Vec::with_capacity(results.len());
+    let mut diagnostics = Diagnostics::default();
+    for result in results {
+        let (task, task_diagnostics) = result?;
+        diagnostics.add_task(&task, &task_diagnostics);
+        tasks.push(task);
+    }
+    diagnostics.n_flagged_rows = batch.flagged.len();
+    diagnostics.seconds.wall = started.elapsed().as_secs_f64();
+    Ok(Credit { tasks, diagnostics })
+}
+
+fn credit_task(
+    device: &Device,
+    task: &Task,
+    config: &Config,
+    extras: Extras<'_>,
+) -> Result<(TaskCredit, TaskDiagnostics)> {
+    let mut clock = Clock::new();
+    let mut diagnostics = TaskDiagnostics::default();
+    for sequence in task.trajectories.iter().flat_map(|trajectory| &trajectory.sequences) {
+        sequence.validate()?;
+    }
+    let turns = turns_of(task);
+    let turn = |i: usize| &task.trajectories[turns[i].trajectory].sequences[turns[i].sequence].turns[turns[i].turn];
+
+    let scores: Vec<Option<f64>> = task.trajectories.iter().map(advantage::trajectory_score).collect();
+    let returns: Vec<Option<f64>> =
+        task.trajectories.iter().flat_map(|t| advantage::turn_returns(t, &config.advantage)).collect();
+    let n_turns_of: Vec<usize> = task.trajectories.iter().map(|t| t.turns().count()).collect();
+    let episode = advantage::episode(device, &scores, &n_turns_of, &config.advantage)?;
+    diagnostics.seconds.advantage = clock.lap();
+
+    let mut found = match config.grouping {
+        Grouping::None => Found::default(),
+        _ => find(device, task, &turns, config, extras, &mut diagnostics, &mut clock)?,
+    };
+    let members: Vec<Vec<u32>> =
+        found.selection.anchors.iter().map(|a| a.members.iter().map(|m| m.turn).collect()).collect();
+    let numbers: Vec<u32> = turns.iter().map(|t| t.number as u32).collect();
+    let diff = advantage::diff(device, &members, &returns, &numbers, &config.advantage)?;
+    let step = match config.advantage.step {
+        StepGroups::Off => None,
+        _ => {
+            let observations: Vec<Option<&str>> =
+                (0..turns.len()).map(|i| turn(i).observation.as_deref()).collect();
+            Some(advantage::step(device, &observations, &returns, &config.advantage)?)
+        }
+    };
+    let groups = groups_of(&found, &turns, &returns, &diff);
+    diagnostics.seconds.advantage += clock.lap();
+
+    let mut covers = covers_of(task, &groups, config.advantage.lambda);
+    let step_of_turn = step.as_ref().map(|s| weighted(&s.values, config.advantage.omega));
+    let mut trajectories = Vec::with_capacity(task.trajectories.len());
+    let mut first_turn = 0;
+    for (trajectory_idx, trajectory) in task.trajectories.iter().enumerate() {
+        let mut sequences = Vec::with_capacity(trajectory.sequences.len());
+        for (sequence_idx, sequence) in trajectory.sequences.iter().enumerate() {
+            let turn_range = first_turn..first_turn + sequence.turns.len();
+            first_turn = turn_range.end;
+            let covers = std::mem::take(&mut covers[trajectory_idx][sequence_idx]);
+            let steps = step_of_turn.as_ref().map(|values| &values[turn_range]);
+            let credit = advantage::project(device, sequence, episode.values[trajectory_idx], &covers, steps)?;
+            diagnostics.add_sequence(sequence, &credit);
+            sequences.push(credit);
+        }
+        trajectories.push(TrajectoryCredit {
+            score: scores[trajectory_idx],
+            episode: episode.values[trajectory_idx],
+            sequences,
+        });
+    }
+    diagnostics.seconds.projection = clock.lap();
+    diagnostics.set_advantages(&episode, &diff, step.as_ref());
+    diagnostics.set_selection(&found.selection, &found.code);
+    let notes = std::mem::take(&mut found.notes);
+    let roots = std::mem::take(&mut found.roots);
+    Ok((TaskCredit { trajectories, groups, roots, notes }, diagnostics))
+}
+
+/// Everything that the edits of a task lead to.
+#[derive(Default)]
+struct Found {
+    code: TaskCode,
+    selection: Selection,
+    roots: Vec<RootView>,
+    notes: Vec<TurnNote>,
+}
+
+fn find(
+    device: &Device,
+    task: &Task,
+    turns: &[TurnRef],
+    config: &Config,
+    extras: Extras<'_>,
+    diagnostics: &mut TaskDiagnostics,
+    clock: &mut Clock,
+) -> Result<Found> {
+    let mut found = Found::default();
+    let mut builder = TaskCodeBuilder::new();
+    let mut versions = FileVersions::default();
+    let mut trajectory_of_versions = 0;
+    for turn in turns {
+        if turn.trajectory != trajectory_of_versions {
+            versions = FileVersions::default();
+            trajectory_of_versions = turn.trajectory;
+        }
+        let sequence = &task.trajectories[turn.trajectory].sequences[turn.sequence];
+        let start = sequence.turns[turn.turn].bytes.start;
+        let response = &sequence.text[sequence.turns[turn.turn].bytes.clone()];
+        let parsed = edits::parse(response, &config.edits);
+        let roots = versions.roots(&parsed.edits, &config.edits);
+        diagnostics.add_edits(&parsed.edits);
+        diagnostics.seconds.edits += clock.lap();
+        builder.begin_turn(turn.trajectory as u32);
+        for root in roots.roots {
+            diagnostics.add_root(root.edit_type);
+            builder.push_root(&root, start);
+            found.roots.push(RootView {
+                turn: *turn,
+                path: root.path,
+                edit_type: root.edit_type,
+                format: root.format,
+                lines: root
+                    .lines
+                    .into_iter()
+                    .map(|line| (line.text, start + line.bytes.start..start + line.bytes.end))
+                    .collect(),
+            });
+        }
+        found.notes.extend(parsed.notes.into_iter().chain(roots.notes).map(|mut note| {
+            note.bytes = start + note.bytes.start..start + note.bytes.end;
+            TurnNote { turn: *turn, note }
+        }));
+        diagnostics.seconds.code += clock.lap();
+    }
+    let code = builder.finish()?;
+    let windows = match config.grouping {
+        Grouping::Whole => Windows::whole(&code)?,
+        _ => Windows::all(&code, config.max_lines)?,
+    };
+    diagnostics.seconds.code += clock.lap();
+    let occurrences = occurrences_of(device, &code, &windows, config, extras)?;
+    diagnostics.set_occurrences(&code, &windows, &occurrences);
+    diagnostics.seconds.similarity = clock.lap();
+    found.selection = anchors::select(device, &code, &windows, &occurrences, &config.anchors)?;
+    diagnostics.seconds.anchors = clock.lap();
+    found.code = code;
+    Ok(found)
+}
+
+fn occurrences_of(
+    device: &Device,
+    code: &TaskCode,
+    windows: &Windows,
+    config: &Config,
+    extras: Extras<'_>,
+) -> Result<Occurrences> {
+    if config.grouping == Grouping::Exact {
+        return Ok(similarity::exact_occurrences(code, windows));
+    }
+    let line_vectors = match (config.similarity.embedding_weight > 0.0, extras.line_vectors) {
+        (false, _) => None,
+        (true, Some(of)) => Some(of(code)?),
+        (true, None) => Some(LineVectors::hashed(code, config.similarity.embedding_dim)?),
+    };
+    similarity::occurrences(device, code, windows, line_vectors.as_ref(), &config.similarity)
+}
+
+fn turns_of(task: &Task) -> Vec<TurnRef> {
+    let mut turns = Vec::new();
+    for (trajectory, t) in task.trajectories.iter().enumerate() {
+        let mut number = 0;
+        for (sequence, s) in t.sequences.iter().enumerate() {
+            for turn in 0..s.turns.len() {
+                turns.push(TurnRef { trajectory, sequence, turn, number });
+                number += 1;
+            }
+        }
+    }
+    turns
+}
+
+fn groups_of(found: &Found, turns: &[TurnRef], returns: &[Option<f64>], diff: &DiffAdvantages) -> Vec<Group> {
+    let code = &found.code;
+    let mut values = diff.values.iter();
+    found
+        .selection
+        .anchors
+        .iter()
+        .map(|anchor| {
+            let members: Vec<Member> = anchor
+                .members
+                .iter()
+                .map(|occurrence| Member {
+                    turn: turns[occurrence.turn as usize],
+                    bytes: code.bytes_of(occurrence.span).collect(),
+                    n_lines: occurrence.span.len,
+                    similarity: occurrence.similarity,
+                    turn_return: returns[occurrence.turn as usize],
+                    advantage: values.next().copied().unwrap_or(0.0),
+                })
+                .collect();
+            let root = &code.roots[anchor.span.root as usize];
+            Group {
+                score: anchor.score,
+                mean_lines: members.iter().map(|m| f64::from(m.n_lines)).sum::<f64>() / members.len() as f64,
+                edit_type: root.edit_type,
+                path: root.path.clone(),
+                members,
+            }
+        })
+        .collect()
+}
+
+/// Pieces of occurrences, per trajectory and sequence.
+fn covers_of(task: &Task, groups: &[Group], lambda: f64) -> Vec<Vec<Vec<Cover>>> {
+    let mut covers: Vec<Vec<Vec<Cover>>> =
+        task.trajectories.iter().map(|t| vec![Vec::new(); t.sequences.len()]).collect();
+    let mut member_id = 0;
+    for (group_idx, group) in groups.iter().enumerate() {
+        for member in &group.members {
+            let advantage = (lambda * f64::from(member.advantage)) as f32;
+            covers[member.turn.trajectory][member.turn.sequence].extend(member.bytes.iter().map(|bytes| Cover {
+                bytes: bytes.clone(),
+                advantage,
+                anchor: group_idx as u32,
+                member: member_id,
+                score: group.score,
+            }));
+            member_id += 1;
+        }
+    }
+    covers
+}
+
+fn weighted(values: &[f32], weight: f64) -> Vec<f32> {
+    values.iter().map(|&v| (weight * f64::from(v)) as f32).collect()
+}
+
+/// Time since the last lap.
+struct Clock(Instant);
+
+impl Clock {
+    fn new() -> Self {
+        Clock(Instant::now())
+    }
+
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        let lap: Duration = now - self.0;
+        self.0 = now;
+        lap.as_secs_f64()
+    }
+}

@@ -1,0 +1,411 @@
+//! Counts and figures of a run, added up over the tasks in their order.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::advantage::{DiffAdvantages, EpisodeAdvantages, SequenceCredit, StepAdvantages};
+use crate::anchors::Selection;
+use crate::code::{TaskCode, Windows};
+use crate::edits::{Edit, EditType};
+use crate::pipeline::TaskCredit;
+use crate::rollout::Sequence;
+use crate::similarity::Occurrences;
+
+/// Least, mean and greatest of some values; all 0 when there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Distribution {
+    /// How many values.
+    pub n: u64,
+    /// Least.
+    pub min: f64,
+    /// Mean; 0 for none.
+    pub mean: f64,
+    /// Greatest.
+    pub max: f64,
+    #[serde(skip)]
+    sum: f64,
+}
+
+impl Distribution {
+    /// Takes one value in.
+    pub fn add(&mut self, value: f64) {
+        self.min = if self.n == 0 { value } else { self.min.min(value) };
+        self.max = if self.n == 0 { value } else { self.max.max(value) };
+        self.n += 1;
+        self.sum += value;
+        self.mean = self.sum / self.n as f64;
+    }
+
+    /// Takes the values of another in.
+    pub fn merge(&mut self, other: &Distribution) {
+        if other.n == 0 {
+            return;
+        }
+        self.min = if self.n == 0 { other.min } else { self.min.min(other.min) };
+        self.max = if self.n == 0 { other.max } else { self.max.max(other.max) };
+        self.n += other.n;
+        self.sum += other.sum;
+        self.mean = self.sum / self.n as f64;
+    }
+}
+
+/// Seconds of work per stage, added up over tasks (tasks run side by side, so they can exceed `wall`).
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Seconds {
+    /// Finding edits and their root diffs.
+    pub edits: f64,
+    /// Lexing, interning, windows.
+    pub code: f64,
+    /// Similarity and occurrences.
+    pub similarity: f64,
+    /// Selection and cut.
+    pub anchors: f64,
+    /// Statistics of trajectories, groups and steps.
+    pub advantage: f64,
+    /// Projection to tokens.
+    pub projection: f64,
+    /// The whole run on the clock.
+    pub wall: f64,
+}
+
+impl Seconds {
+    /// Name and value of every stage and of the whole.
+    pub fn stages(&self) -> [(&'static str, f64); 7] {
+        [
+            ("edits", self.edits),
+            ("code", self.code),
+            ("similarity", self.similarity),
+            ("anchors", self.anchors),
+            ("advantage", self.advantage),
+            ("projection", self.projection),
+            ("wall", self.wall),
+        ]
+    }
+
+    fn add(&mut self, other: &Seconds) {
+        self.edits += other.edits;
+        self.code += other.code;
+        self.similarity += other.similarity;
+        self.anchors += other.anchors;
+        self.advantage += other.advantage;
+        self.projection += other.projection;
+    }
+}
+
+/// How some group-relative advantages came out.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Advantages {
+    /// Groups.
+    pub n_groups: u64,
+    /// Groups with one scored member: no comparator, advantage 0.
+    pub n_singletons: u64,
+    /// Groups whose scored members are all equal: advantage 0.
+    pub n_zero_spread: u64,
+    /// Members without a score: advantage 0, outside the statistics.
+    pub n_unscored: u64,
+    /// Sizes of the groups.
+    pub size: Distribution,
+    /// |advantage| of the members.
+    pub magnitude: Distribution,
+}
+
+/// What happened in a run: as a struct, as flat metrics ([`Diagnostics::metrics`]), and in JSON.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Diagnostics {
+    /// Tasks.
+    pub n_tasks: u64,
+    /// Tasks with one trajectory: nothing to compare with.
+    pub n_single_tasks: u64,
+    /// Trajectories.
+    pub n_trajectories: u64,
+    /// Trajectories without a score.
+    pub n_unscored: u64,
+    /// Rows of the trainer.
+    pub n_sequences: u64,
+    /// Turns.
+    pub n_turns: u64,
+    /// Turns in which an edit was found.
+    pub n_turns_with_edits: u64,
+    /// Input rows that could not be taken.
+    pub n_flagged_rows: usize,
+    /// Edits per notation.
+    pub edits: BTreeMap<String, u64>,
+    /// Root diffs per edit type.
+    pub roots: BTreeMap<String, u64>,
+    /// Pieces kept but flagged, per kind of note.
+    pub flagged_edits: BTreeMap<String, u64>,
+    /// Pieces skipped, per kind of note.
+    pub skipped_edits: BTreeMap<String, u64>,
+    /// Code lines after normalisation.
+    pub n_lines: u64,
+    /// Code lines inside a group's member.
+    pub n_covered_lines: u64,
+    /// Candidate windows, duplicates collapsed.
+    pub n_candidates: u64,
+    /// Occurrences of all candidates.
+    pub n_occurrences: u64,
+    /// Candidates with two occurrences in two trajectories.
+    pub n_eligible: u64,
+    /// Anchors picked.
+    pub n_picked: u64,
+    /// Anchors left without a group by the cut.
+    pub n_cut: u64,
+    /// Tokens, where they are known.
+    pub n_tokens: u64,
+    /// Tokens that are trained.
+    pub n_trained_tokens: u64,
+    /// Trained tokens that a group's member owns.
+    pub n_covered_tokens: u64,
+    /// Episode groups (tasks).
+    pub episode: Advantages,
+    /// Diff groups (anchors).
+    pub diff: Advantages,
+    /// Step groups, when asked for.
+    pub step: Advantages,
+    /// |A^D| in the form `within`, whichever form was asked for.
+    pub diff_within: Distribution,
+    /// |A^D| in the form `contrast`, whichever form was asked for.
+    pub diff_contrast: Distribution,
+    /// Groupability score of the groups.
+    pub score: Distribution,
+    /// Mean lines of a group's members.
+    pub group_lines: Distribution,
+    /// Similarity of members to their anchor.
+    pub similarity: Distribution,
+    /// Latest minus earliest turn number inside a group: with gamma below 1, a wide one compares unlike returns.
+    pub turn_spread: Distribution,
+    /// Time per stage.
+    pub seconds: Seconds,
+}
+
+/// [`Diagnostics`] of one task, filled stage by stage.
+#[derive(Debug, Clone, Default)]
+pub struct TaskDiagnostics {
+    /// Time per stage.
+    pub seconds: Seconds,
+    edits: BTreeMap<String, u64>,
+    roots: BTreeMap<String, u64>,
+    n_turns_with_edits: u64,
+    n_lines: u64,
+    n_candidates: u64,
+    n_occurrences: u64,
+    n_eligible: u64,
+    n_picked: u64,
+    n_cut: u64,
+    n_tokens: u64,
+    n_trained_tokens: u64,
+    n_covered_tokens: u64,
+    n_turns: u64,
+    episode: Advantages,
+    diff: Advantages,
+    step: Advantages,
+    diff_within: Distribution,
+    diff_contrast: Distribution,
+    turn_spread: Distribution,
+}
+
+impl Diagnostics {
+    /// Adds a task.
+    pub fn add_task(&mut self, credit: &TaskCredit, task: &TaskDiagnostics) {
+        self.n_tasks += 1;
+        self.n_single_tasks += u64::from(credit.trajectories.len() == 1);
+        self.n_trajectories += credit.trajectories.len() as u64;
+        self.n_unscored += credit.trajectories.iter().filter(|t| t.score.is_none()).count() as u64;
+        self.n_sequences += credit.trajectories.iter().map(|t| t.sequences.len() as u64).sum::<u64>();
+        self.n_turns += task.n_turns;
+        self.n_turns_with_edits += task.n_turns_with_edits;
+        add_counts(&mut self.edits, &task.edits);
+        add_counts(&mut self.roots, &task.roots);
+        for note in &credit.notes {
+            let counts = if note.note.skipped { &mut self.skipped_edits } else { &mut self.flagged_edits };
+            *counts.entry(note.note.kind.to_string()).or_default() += 1;
+        }
+        self.n_lines += task.n_lines;
+        self.n_candidates += task.n_candidates;
+        self.n_occurrences += task.n_occurrences;
+        self.n_eligible += task.n_eligible;
+        self.n_picked += task.n_picked;
+        self.n_cut += task.n_cut;
+        self.n_tokens += task.n_tokens;
+        self.n_trained_tokens += task.n_trained_tokens;
+        self.n_covered_tokens += task.n_covered_tokens;
+        self.episode.add(&task.episode);
+        self.diff.add(&task.diff);
+        self.step.add(&task.step);
+        self.diff_within.merge(&task.diff_within);
+        self.diff_contrast.merge(&task.diff_contrast);
+        self.turn_spread.merge(&task.turn_spread);
+        for group in &credit.groups {
+            self.score.add(group.score);
+            self.group_lines.add(group.mean_lines);
+            for member in &group.members {
+                self.similarity.add(member.similarity);
+                self.n_covered_lines += u64::from(member.n_lines);
+            }
+        }
+        self.seconds.add(&task.seconds);
+    }
+
+    /// Share of code lines inside a group's member, from 0 to 1.
+    pub fn line_coverage(&self) -> f64 {
+        share(self.n_covered_lines, self.n_lines)
+    }
+
+    /// Share of trained tokens that a group's member owns, from 0 to 1.
+    pub fn token_coverage(&self) -> f64 {
+        share(self.n_covered_tokens, self.n_trained_tokens)
+    }
+
+    /// Every figure under a flat name `hunkwise/...`, in a fixed order, for loggers.
+    pub fn metrics(&self) -> Vec<(String, f64)> {
+        let mut out: Vec<(String, f64)> = Vec::new();
+        let mut put = |name: String, value: f64| out.push((format!("hunkwise/{name}"), value));
+        for (name, value) in [
+            ("tasks", self.n_tasks),
+            ("single_tasks", self.n_single_tasks),
+            ("trajectories", self.n_trajectories),
+            ("unscored_trajectories", self.n_unscored),
+            ("sequences", self.n_sequences),
+            ("turns", self.n_turns),
+            ("turns_with_edits", self.n_turns_with_edits),
+            ("flagged_rows", self.n_flagged_rows as u64),
+            ("lines", self.n_lines),
+            ("covered_lines", self.n_covered_lines),
+            ("candidates", self.n_candidates),
+            ("occurrences", self.n_occurrences),
+            ("eligible_candidates", self.n_eligible),
+            ("anchors_picked", self.n_picked),
+            ("anchors_cut", self.n_cut),
+            ("tokens", self.n_tokens),
+            ("trained_tokens", self.n_trained_tokens),
+            ("covered_tokens", self.n_covered_tokens),
+        ] {
+            put(name.to_string(), value as f64);
+        }
+        put("line_coverage".to_string(), self.line_coverage());
+        put("token_coverage".to_string(), self.token_coverage());
+        for (what, counts) in [
+            ("edits", &self.edits),
+            ("roots", &self.roots),
+            ("flagged_edits", &self.flagged_edits),
+            ("skipped_edits", &self.skipped_edits),
+        ] {
+            put(what.to_string(), counts.values().sum::<u64>() as f64);
+            for (kind, count) in counts {
+                put(format!("{what}/{kind}"), *count as f64);
+            }
+        }
+        for (what, advantages) in [("episode", &self.episode), ("diff", &self.diff), ("step", &self.step)] {
+            put(format!("{what}/groups"), advantages.n_groups as f64);
+            put(format!("{what}/singletons"), advantages.n_singletons as f64);
+            put(format!("{what}/zero_spread"), advantages.n_zero_spread as f64);
+            put(format!("{what}/unscored"), advantages.n_unscored as f64);
+            put_distribution(&mut put, &format!("{what}/group_size"), &advantages.size);
+            put_distribution(&mut put, &format!("{what}/abs_advantage"), &advantages.magnitude);
+        }
+        put_distribution(&mut put, "diff/abs_within", &self.diff_within);
+        put_distribution(&mut put, "diff/abs_contrast", &self.diff_contrast);
+        put_distribution(&mut put, "diff/groupability", &self.score);
+        put_distribution(&mut put, "diff/group_lines", &self.group_lines);
+        put_distribution(&mut put, "diff/similarity", &self.similarity);
+        put_distribution(&mut put, "diff/turn_spread", &self.turn_spread);
+        for (stage, seconds) in self.seconds.stages() {
+            put(format!("seconds/{stage}"), seconds);
+        }
+        out
+    }
+}
+
+impl TaskDiagnostics {
+    /// Counts the edits of one turn.
+    pub fn add_edits(&mut self, edits: &[Edit]) {
+        self.n_turns_with_edits += u64::from(!edits.is_empty());
+        for edit in edits {
+            *self.edits.entry(name_of(&edit.format)).or_default() += 1;
+        }
+    }
+
+    /// Counts a root diff.
+    pub fn add_root(&mut self, edit_type: EditType) {
+        *self.roots.entry(name_of(&edit_type)).or_default() += 1;
+    }
+
+    /// Counts lines, candidates and occurrences.
+    pub fn set_occurrences(&mut self, code: &TaskCode, windows: &Windows, occurrences: &Occurrences) {
+        self.n_lines = code.n_lines() as u64;
+        self.n_candidates = windows.len() as u64;
+        self.n_occurrences = occurrences.items.len() as u64;
+    }
+
+    /// Counts what the selection did.
+    pub fn set_selection(&mut self, selection: &Selection) {
+        self.n_eligible = selection.n_eligible as u64;
+        self.n_picked = selection.n_picked as u64;
+        self.n_cut = selection.n_dropped as u64;
+    }
+
+    /// Counts the tokens of a sequence.
+    pub fn add_sequence(&mut self, sequence: &Sequence, credit: &SequenceCredit) {
+        self.n_turns += sequence.turns.len() as u64;
+        let Some(tokens) = &sequence.tokens else { return };
+        self.n_tokens += tokens.mask.len() as u64;
+        self.n_trained_tokens += tokens.mask.iter().filter(|&&trained| trained).count() as u64;
+        self.n_covered_tokens += credit
+            .token_spans
+            .iter()
+            .filter(|span| span.anchor.is_some())
+            .map(|span| u64::from(span.tokens.end - span.tokens.start))
+            .sum::<u64>();
+    }
+
+    /// Takes the figures of all advantages in.
+    pub fn set_advantages(
+        &mut self,
+        episode: &EpisodeAdvantages,
+        diff: &DiffAdvantages,
+        step: Option<&StepAdvantages>,
+    ) {
+        self.episode = episode.stats.clone();
+        self.diff = diff.stats.clone();
+        self.step = step.map(|s| s.stats.clone()).unwrap_or_default();
+        self.diff_within = diff.within;
+        self.diff_contrast = diff.contrast;
+        self.turn_spread = diff.turn_spread;
+    }
+}
+
+impl Advantages {
+    fn add(&mut self, other: &Advantages) {
+        self.n_groups += other.n_groups;
+        self.n_singletons += other.n_singletons;
+        self.n_zero_spread += other.n_zero_spread;
+        self.n_unscored += other.n_unscored;
+        self.size.merge(&other.size);
+        self.magnitude.merge(&other.magnitude);
+    }
+}
+
+fn add_counts(into: &mut BTreeMap<String, u64>, from: &BTreeMap<String, u64>) {
+    for (kind, count) in from {
+        *into.entry(kind.clone()).or_default() += count;
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+fn put_distribution(put: &mut impl FnMut(String, f64), name: &str, distribution: &Distribution) {
+    put(format!("{name}/min"), distribution.min);
+    put(format!("{name}/mean"), distribution.mean);
+    put(format!("{name}/max"), distribution.max);
+}
+
+/// The name a unit variant serialises to.
+fn name_of(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    }
+}

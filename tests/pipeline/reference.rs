@@ -1,0 +1,1 @@
+//! The whole way on random rollouts against the reference of each stage, chained.
