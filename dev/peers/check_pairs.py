@@ -8,8 +8,9 @@ A dump has one JSON object a line: {"task", "eta", "tokens": [[code token ids of
 "pairs": [[a, b]...], "types"?: [edit type of each candidate]}. The pairs must be exactly the unordered pairs of
 distinct candidates (of equal type, where types are given) whose Indel similarity is at least eta.
 
-rapidfuzz's cdist finds what lies near the threshold or above; each hit is decided again from the integer LCS by
-2.0 * L / (m + n) >= eta in f64. Where rapidfuzz's own rounding, 1 - distance / (m + n), says otherwise, it is counted.
+rapidfuzz's cdist finds what lies near the threshold or above; each hit is decided again from its LCS L, the integer
+behind the score, by 2.0 * L / (m + n) >= eta in f64. Where rapidfuzz's own rounding, 1 - distance / (m + n), says
+otherwise, it is counted.
 Memory: blocks of rows, at most about 64 MB of scores at a time.
 """
 
@@ -18,6 +19,10 @@ import bisect
 import json
 import sys
 import time
+
+import numpy
+from rapidfuzz import process
+from rapidfuzz.distance import Indel
 
 BLOCK_CELLS = 8_000_000
 SLACK = 1e-6
@@ -33,70 +38,66 @@ def as_text(tokens, numbers):
 
 
 def expected_pairs(texts, eta, workers):
-    """Matching pairs of one type as {(a, b)} with a < b, pairs looked at, and those that rapidfuzz rounds differently."""
-    import numpy
-    from rapidfuzz import process
-    from rapidfuzz.distance import Indel, LCSseq
-
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    lengths = [len(texts[i]) for i in order]
-    found, n_seen, n_rounded = set(), 0, 0
+    """Matching pairs of one type as arrays a < b, pairs looked at, and how many rapidfuzz rounds differently."""
+    order = numpy.array(sorted(range(len(texts)), key=lambda i: len(texts[i])), dtype=numpy.int64)
+    lengths = numpy.array([len(texts[i]) for i in order])
+    found, n_seen, n_rounded = [], 0, 0
     row = 0
     while row < len(order):
         # A text of m tokens matches none longer than m (2 - eta) / eta.
         last = min(len(order), row + 256)
         end = bisect.bisect_right(lengths, lengths[last - 1] * (2 - eta) / eta + 1)
         last = min(last, row + max(1, BLOCK_CELLS // (end - row)))
-        queries = [texts[i] for i in order[row:last]]
-        choices = [texts[i] for i in order[row:end]]
         scores = process.cdist(
-            queries,
-            choices,
+            [texts[i] for i in order[row:last]],
+            [texts[i] for i in order[row:end]],
             scorer=Indel.normalized_similarity,
             score_cutoff=max(0.0, eta - SLACK),
             dtype=numpy.float64,
             workers=workers,
         )
         n_seen += scores.size
-        for i, j in zip(*numpy.nonzero(scores >= eta - SLACK)):
-            if j <= i:
-                continue
-            a, b = order[row + i], order[row + j]
-            total = len(texts[a]) + len(texts[b])
-            lcs = LCSseq.similarity(texts[a], texts[b])
-            matches = total == 0 or 2.0 * lcs / total >= eta
-            n_rounded += matches != (Indel.normalized_similarity(texts[a], texts[b]) >= eta)
-            if matches:
-                found.add((min(a, b), max(a, b)))
+        i, j = numpy.nonzero(numpy.triu(scores >= eta - SLACK, 1))
+        totals = lengths[row + i] + lengths[row + j]
+        doubled = scores[i, j] * totals / 2.0
+        lcs = numpy.rint(doubled)
+        assert numpy.all(abs(doubled - lcs) < 1e-6), "a score that is no LCS over a length"
+        matches = (totals == 0) | (2.0 * lcs / numpy.maximum(totals, 1) >= eta)
+        n_rounded += int(numpy.sum(matches != (scores[i, j] >= eta)))
+        a, b = order[row + i[matches]], order[row + j[matches]]
+        found.append(numpy.stack([numpy.minimum(a, b), numpy.maximum(a, b)]))
         row = last
-    return found, n_seen, n_rounded
+    return numpy.concatenate([numpy.zeros((2, 0), numpy.int64), *found], axis=1), n_seen, n_rounded
 
 
 def check(dump, workers):
     """Complaints about one task, and a line about it."""
     began = time.monotonic()
     tokens, eta = dump["tokens"], dump["eta"]
-    types = dump.get("types") or [0] * len(tokens)
-    complaints = []
-    if len(types) != len(tokens):
-        return [f"{len(types)} types for {len(tokens)} candidates"], ""
-    given = [(min(a, b), max(a, b)) for a, b in dump["pairs"]]
-    said = set(given)
-    if len(said) != len(given):
-        complaints.append(f"{len(given) - len(said)} pairs stand twice")
-    complaints += [f"pair {p} is out of range" for p in said if not 0 <= p[0] < p[1] < len(tokens)]
-    numbers, expected, n_seen, n_rounded = {}, set(), 0, 0
+    n = len(tokens)
+    types = dump.get("types") or [0] * n
+    if len(types) != n:
+        return [f"{len(types)} types for {n} candidates"], ""
+    given = numpy.array(dump["pairs"], dtype=numpy.int64).reshape(-1, 2)
+    if given.size and (given.min() < 0 or given.max() >= n or numpy.any(given[:, 0] == given[:, 1])):
+        return ["a pair is out of range or pairs a candidate with itself"], ""
+    given.sort(axis=1)
+    codes = given[:, 0] * n + given[:, 1]
+    said = numpy.unique(codes)
+    complaints = [f"{len(codes) - len(said)} pairs stand twice"] if len(said) != len(codes) else []
+    numbers, parts, n_seen, n_rounded = {}, [], 0, 0
     texts = [as_text(t, numbers) for t in tokens]
     for wanted in sorted(set(types)):
-        members = [i for i, t in enumerate(types) if t == wanted]
+        members = numpy.array([i for i, t in enumerate(types) if t == wanted])
         found, seen, rounded = expected_pairs([texts[i] for i in members], eta, workers)
-        expected |= {(members[a], members[b]) for a, b in found}
+        parts.append(members[found[0]] * n + members[found[1]])
         n_seen, n_rounded = n_seen + seen, n_rounded + rounded
-    for what, pairs in (("missing", expected - said), ("too much", said - expected)):
-        if pairs:
-            complaints.append(f"{len(pairs)} pairs {what}, such as {sorted(pairs)[:5]}")
+    expected = numpy.unique(numpy.concatenate([numpy.zeros(0, numpy.int64), *parts]))
+    for what, pairs in (("missing", numpy.setdiff1d(expected, said)), ("too much", numpy.setdiff1d(said, expected))):
+        if len(pairs):
+            complaints.append(f"{len(pairs)} pairs {what}, such as {[divmod(int(p), n) for p in pairs[:5]]}")
     took = time.monotonic() - began
-    line = f"{len(tokens)} candidates, {len(expected)} pairs at eta {eta}, {n_rounded} rounded otherwise by rapidfuzz"
+    line = f"{n} candidates, {len(expected)} pairs at eta {eta}, {n_rounded} rounded otherwise by rapidfuzz"
     return complaints, f"{line}; {n_seen} cells in {took:.1f} s"
 
 

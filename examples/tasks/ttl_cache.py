@@ -122,7 +122,7 @@ SLOTS = {
         "start": ("        return self.entries.get(key, default)", ""),
         "good": (GET, "An entry is dead once its age reaches the limit; a hit moves it to the end."),
         "good_renamed": (
-            GET.replace("entry", "found").replace("born", "stamp").replace("self.entries.get", "self.entries.get"),
+            GET.replace("entry", "found").replace("born", "stamp"),
             "Look the entry up, drop it when it is too old, else mark it as used.",
         ),
         "late": (
