@@ -32,12 +32,12 @@ fn main() -> Result<()> {
             let pairs = matches(&Device::cpu(), &code, &windows, None, &config)?;
             for edit_type in [EditType::Add, EditType::Delete, EditType::Overwrite] {
                 let of_type: Vec<u32> = (0..windows.len() as u32)
-                    .filter(|&c| code.roots[windows.first(c as usize).root as usize].edit_type == edit_type)
+                    .filter(|&c| code.roots[windows.first(c).root as usize].edit_type == edit_type)
                     .collect();
                 // Candidates are numbered by edit type first, so those of one type are neighbours.
                 let Some(&first) = of_type.first() else { continue };
                 let tokens: Vec<&[u32]> =
-                    of_type.iter().map(|&c| code.tokens_of(windows.first(c as usize))).collect();
+                    of_type.iter().map(|&c| code.tokens_of(windows.first(c))).collect();
                 let of_type_pairs: Vec<[u32; 2]> = pairs
                     .iter()
                     .filter(|m| (first..first + of_type.len() as u32).contains(&m.a))

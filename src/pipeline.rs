@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::advantage::{self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepAdvantages, StepGroups};
+use crate::advantage::{self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepGroups, TaskScores};
 use crate::anchors::{self, AnchorConfig, Selection};
-use crate::code::{Span, TaskCode, TaskCodeBuilder, Windows};
+use crate::code::{TaskCode, TaskCodeBuilder, Windows};
 use crate::device::Device;
 use crate::edits::{self, EditConfig, EditType, FileVersions, Format, Note};
 use crate::error::{Error, Result};
 use crate::report::{Diagnostics, TaskDiagnostics};
-use crate::rollout::{Batch, Sequence, Task, Trajectory, Turn};
+use crate::rollout::{Batch, Task};
 use crate::similarity::{self, LineVectors, Occurrences, SimilarityConfig};
 
 /// How the groups of the diff advantage are made.
@@ -69,32 +69,17 @@ impl Config {
     /// # Errors
     /// [`Error::Config`] with the name, the value and the range of the first one that is outside.
     pub fn validate(&self) -> Result<()> {
-        let number = |name: &'static str, value: f64, ok: bool, expected: &'static str| {
-            if ok && value.is_finite() {
-                Ok(())
-            } else {
-                Err(Error::Config { op: "config", name, got: value.to_string(), expected })
-            }
-        };
-        let s = &self.similarity;
-        let n = &self.anchors;
-        let a = &self.advantage;
-        number("max_lines", self.max_lines.into(), self.max_lines >= 1, "at least 1")?;
-        number("similarity.eta", s.eta, s.eta > 0.0 && s.eta <= 1.0, "above 0 and at most 1")?;
-        let weight = s.embedding_weight;
-        number("similarity.embedding_weight", weight, (0.0..=1.0).contains(&weight), "from 0 to 1")?;
-        let dim = s.embedding_dim;
-        number("similarity.embedding_dim", dim as f64, (8..=65_536).contains(&dim), "from 8 to 65536")?;
-        number("anchors.s0", n.s0, n.s0 > 0.0, "above 0")?;
-        number("anchors.g0", n.g0, n.g0 > 0.0, "above 0")?;
-        number("anchors.max_anchors", n.max_anchors as f64, n.max_anchors >= 1, "at least 1")?;
-        number("advantage.eps", a.eps, a.eps >= 0.0, "0 or more")?;
-        number("advantage.ddof", a.ddof.into(), a.ddof <= 1, "0 or 1")?;
-        number("advantage.gamma", a.gamma, (0.0..=1.0).contains(&a.gamma), "from 0 to 1")?;
-        number("advantage.lambda", a.lambda, true, "a finite number")?;
-        number("advantage.omega", a.omega, true, "a finite number")?;
-        let step_eta = a.step_eta;
-        number("advantage.step_eta", step_eta, step_eta > 0.0 && step_eta <= 1.0, "above 0 and at most 1")
+        if self.max_lines == 0 {
+            return Err(Error::Config {
+                op: "config",
+                name: "max_lines",
+                got: "0".to_string(),
+                expected: "at least 1",
+            });
+        }
+        self.similarity.validate()?;
+        self.anchors.validate()?;
+        self.advantage.validate()
     }
 }
 
@@ -127,7 +112,7 @@ pub struct TrajectoryCredit {
     pub score: Option<f64>,
     /// Episode advantage A^E.
     pub episode: f32,
-    /// Sequences, parallel to [`Trajectory::sequences`].
+    /// Sequences, parallel to [`crate::rollout::Trajectory::sequences`].
     pub sequences: Vec<SequenceCredit>,
 }
 
@@ -136,9 +121,9 @@ pub struct TrajectoryCredit {
 pub struct TurnRef {
     /// Index into [`Task::trajectories`].
     pub trajectory: usize,
-    /// Index into [`Trajectory::sequences`].
+    /// Index into [`crate::rollout::Trajectory::sequences`].
     pub sequence: usize,
-    /// Index into [`Sequence::turns`].
+    /// Index into [`crate::rollout::Sequence::turns`].
     pub turn: usize,
     /// Number of the turn in its trajectory, from 0.
     pub number: usize,
@@ -267,8 +252,10 @@ fn credit_task(
     let scores: Vec<Option<f64>> = task.trajectories.iter().map(advantage::trajectory_score).collect();
     let returns: Vec<Option<f64>> =
         task.trajectories.iter().flat_map(|t| advantage::turn_returns(t, &config.advantage)).collect();
-    let n_turns_of: Vec<usize> = task.trajectories.iter().map(|t| t.turns().count()).collect();
-    let episode = advantage::episode(device, &scores, &n_turns_of, &config.advantage)?;
+    let n_turns_of = task.trajectories.iter().map(|t| t.turns().count() as u32).collect();
+    let task_scores = TaskScores { scores: scores.clone(), turns: n_turns_of };
+    let mut episode = advantage::episode(device, &[task_scores], &config.advantage)?;
+    let episode_of = episode.values.pop().unwrap_or_default();
     diagnostics.seconds.advantage = clock.lap();
 
     let mut found = match config.grouping {
@@ -277,8 +264,8 @@ fn credit_task(
     };
     let members: Vec<Vec<u32>> =
         found.selection.anchors.iter().map(|a| a.members.iter().map(|m| m.turn).collect()).collect();
-    let numbers: Vec<u32> = turns.iter().map(|t| t.number as u32).collect();
-    let diff = advantage::diff(device, &members, &returns, &numbers, &config.advantage)?;
+    let turn_trajectory: Vec<u32> = turns.iter().map(|t| t.trajectory as u32).collect();
+    let diff = advantage::diff(device, &members, &returns, &turn_trajectory, &config.advantage)?;
     let step = match config.advantage.step {
         StepGroups::Off => None,
         _ => {
@@ -301,19 +288,19 @@ fn credit_task(
             first_turn = turn_range.end;
             let covers = std::mem::take(&mut covers[trajectory_idx][sequence_idx]);
             let steps = step_of_turn.as_ref().map(|values| &values[turn_range]);
-            let credit = advantage::project(device, sequence, episode.values[trajectory_idx], &covers, steps)?;
+            let credit = advantage::project(device, sequence, episode_of[trajectory_idx], &covers, steps)?;
             diagnostics.add_sequence(sequence, &credit);
             sequences.push(credit);
         }
         trajectories.push(TrajectoryCredit {
             score: scores[trajectory_idx],
-            episode: episode.values[trajectory_idx],
+            episode: episode_of[trajectory_idx],
             sequences,
         });
     }
     diagnostics.seconds.projection = clock.lap();
-    diagnostics.set_advantages(&episode, &diff, step.as_ref());
-    diagnostics.set_selection(&found.selection, &found.code);
+    diagnostics.set_advantages(&episode_of, &scores, &episode.counts, &diff, step.as_ref());
+    diagnostics.set_selection(&found.selection);
     let notes = std::mem::take(&mut found.notes);
     let roots = std::mem::take(&mut found.roots);
     Ok((TaskCredit { trajectories, groups, roots, notes }, diagnostics))
@@ -398,7 +385,7 @@ fn occurrences_of(
     extras: Extras<'_>,
 ) -> Result<Occurrences> {
     if config.grouping == Grouping::Exact {
-        return Ok(similarity::exact_occurrences(code, windows));
+        return similarity::exact_occurrences(code, windows);
     }
     let line_vectors = match (config.similarity.embedding_weight > 0.0, extras.line_vectors) {
         (false, _) => None,
@@ -424,22 +411,23 @@ fn turns_of(task: &Task) -> Vec<TurnRef> {
 
 fn groups_of(found: &Found, turns: &[TurnRef], returns: &[Option<f64>], diff: &DiffAdvantages) -> Vec<Group> {
     let code = &found.code;
-    let mut values = diff.values.iter();
     found
         .selection
         .anchors
         .iter()
-        .map(|anchor| {
+        .zip(&diff.values)
+        .map(|(anchor, advantages)| {
             let members: Vec<Member> = anchor
                 .members
                 .iter()
-                .map(|occurrence| Member {
+                .zip(advantages)
+                .map(|(occurrence, &advantage)| Member {
                     turn: turns[occurrence.turn as usize],
                     bytes: code.bytes_of(occurrence.span).collect(),
                     n_lines: occurrence.span.len,
                     similarity: occurrence.similarity,
                     turn_return: returns[occurrence.turn as usize],
-                    advantage: values.next().copied().unwrap_or(0.0),
+                    advantage,
                 })
                 .collect();
             let root = &code.roots[anchor.span.root as usize];

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::advantage::{DiffAdvantages, EpisodeAdvantages, SequenceCredit, StepAdvantages};
+use crate::advantage::{DiffAdvantages, SequenceCredit, StepAdvantages};
 use crate::anchors::Selection;
 use crate::code::{TaskCode, Windows};
 use crate::edits::{Edit, EditType};
+use crate::params::GroupCounts;
 use crate::pipeline::TaskCredit;
 use crate::rollout::Sequence;
 use crate::similarity::Occurrences;
@@ -96,17 +97,11 @@ impl Seconds {
 /// How some group-relative advantages came out.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Advantages {
-    /// Groups.
-    pub n_groups: u64,
-    /// Groups with one scored member: no comparator, advantage 0.
-    pub n_singletons: u64,
-    /// Groups whose scored members are all equal: advantage 0.
-    pub n_zero_spread: u64,
-    /// Members without a score: advantage 0, outside the statistics.
-    pub n_unscored: u64,
+    /// Groups and members, and every advantage that is 0 for want of a comparison.
+    pub counts: GroupCounts,
     /// Sizes of the groups.
     pub size: Distribution,
-    /// |advantage| of the members.
+    /// |advantage| of the scored members.
     pub magnitude: Distribution,
 }
 
@@ -163,10 +158,14 @@ pub struct Diagnostics {
     pub diff: Advantages,
     /// Step groups, when asked for.
     pub step: Advantages,
-    /// |A^D| in the form `within`, whichever form was asked for.
-    pub diff_within: Distribution,
-    /// |A^D| in the form `contrast`, whichever form was asked for.
-    pub diff_contrast: Distribution,
+    /// Mean |A^D| of the scored members in the form `within`, whichever form was asked for.
+    pub diff_within: f64,
+    /// Mean |A^D| of the scored members in the form `contrast`, whichever form was asked for.
+    pub diff_contrast: f64,
+    /// Groups that hold every scored turn of their task: `contrast` has nothing to compare them with.
+    pub n_no_outside: u64,
+    /// Turns without an observation, where step groups were asked for.
+    pub n_without_observation: u64,
     /// Groupability score of the groups.
     pub score: Distribution,
     /// Mean lines of a group's members.
@@ -175,8 +174,14 @@ pub struct Diagnostics {
     pub similarity: Distribution,
     /// Latest minus earliest turn number inside a group: with gamma below 1, a wide one compares unlike returns.
     pub turn_spread: Distribution,
+    /// Greatest minus least return inside a group.
+    pub return_spread: Distribution,
     /// Time per stage.
     pub seconds: Seconds,
+    #[serde(skip)]
+    abs_within: Weighted,
+    #[serde(skip)]
+    abs_contrast: Weighted,
 }
 
 /// [`Diagnostics`] of one task, filled stage by stage.
@@ -200,9 +205,12 @@ pub struct TaskDiagnostics {
     episode: Advantages,
     diff: Advantages,
     step: Advantages,
-    diff_within: Distribution,
-    diff_contrast: Distribution,
+    diff_within: Weighted,
+    diff_contrast: Weighted,
+    n_no_outside: u64,
+    n_without_observation: u64,
     turn_spread: Distribution,
+    return_spread: Distribution,
 }
 
 impl Diagnostics {
@@ -233,9 +241,14 @@ impl Diagnostics {
         self.episode.add(&task.episode);
         self.diff.add(&task.diff);
         self.step.add(&task.step);
-        self.diff_within.merge(&task.diff_within);
-        self.diff_contrast.merge(&task.diff_contrast);
+        self.abs_within.add(task.diff_within);
+        self.abs_contrast.add(task.diff_contrast);
+        self.diff_within = self.abs_within.mean();
+        self.diff_contrast = self.abs_contrast.mean();
+        self.n_no_outside += task.n_no_outside;
+        self.n_without_observation += task.n_without_observation;
         self.turn_spread.merge(&task.turn_spread);
+        self.return_spread.merge(&task.return_spread);
         for group in &credit.groups {
             self.score.add(group.score);
             self.group_lines.add(group.mean_lines);
@@ -297,19 +310,24 @@ impl Diagnostics {
             }
         }
         for (what, advantages) in [("episode", &self.episode), ("diff", &self.diff), ("step", &self.step)] {
-            put(format!("{what}/groups"), advantages.n_groups as f64);
-            put(format!("{what}/singletons"), advantages.n_singletons as f64);
-            put(format!("{what}/zero_spread"), advantages.n_zero_spread as f64);
-            put(format!("{what}/unscored"), advantages.n_unscored as f64);
+            let counts = &advantages.counts;
+            put(format!("{what}/groups"), counts.n_groups as f64);
+            put(format!("{what}/singletons"), counts.n_singletons as f64);
+            put(format!("{what}/zero_spread"), counts.n_zero_spread as f64);
+            put(format!("{what}/unscored"), counts.n_unscored as f64);
+            put(format!("{what}/not_finite"), counts.n_not_finite as f64);
             put_distribution(&mut put, &format!("{what}/group_size"), &advantages.size);
             put_distribution(&mut put, &format!("{what}/abs_advantage"), &advantages.magnitude);
         }
-        put_distribution(&mut put, "diff/abs_within", &self.diff_within);
-        put_distribution(&mut put, "diff/abs_contrast", &self.diff_contrast);
+        put("diff/abs_within".to_string(), self.diff_within);
+        put("diff/abs_contrast".to_string(), self.diff_contrast);
+        put("diff/without_outside".to_string(), self.n_no_outside as f64);
+        put("step/without_observation".to_string(), self.n_without_observation as f64);
         put_distribution(&mut put, "diff/groupability", &self.score);
         put_distribution(&mut put, "diff/group_lines", &self.group_lines);
         put_distribution(&mut put, "diff/similarity", &self.similarity);
         put_distribution(&mut put, "diff/turn_spread", &self.turn_spread);
+        put_distribution(&mut put, "diff/return_spread", &self.return_spread);
         for (stage, seconds) in self.seconds.stages() {
             put(format!("seconds/{stage}"), seconds);
         }
@@ -359,28 +377,71 @@ impl TaskDiagnostics {
             .sum::<u64>();
     }
 
-    /// Takes the figures of all advantages in.
+    /// Takes the figures of all advantages in. `episode` and `scores` have one entry per trajectory.
     pub fn set_advantages(
         &mut self,
-        episode: &EpisodeAdvantages,
+        episode: &[f32],
+        scores: &[Option<f64>],
+        episode_counts: &GroupCounts,
         diff: &DiffAdvantages,
         step: Option<&StepAdvantages>,
     ) {
-        self.episode = episode.stats.clone();
-        self.diff = diff.stats.clone();
-        self.step = step.map(|s| s.stats.clone()).unwrap_or_default();
-        self.diff_within = diff.within;
-        self.diff_contrast = diff.contrast;
-        self.turn_spread = diff.turn_spread;
+        let scored: Vec<f32> = episode.iter().zip(scores).filter(|(_, s)| s.is_some()).map(|(a, _)| *a).collect();
+        self.episode = Advantages::new(*episode_counts, std::iter::once((scored.as_slice(), episode.len())));
+        let groups = diff.values.iter().map(|values| (values.as_slice(), values.len()));
+        self.diff = Advantages::new(diff.counts, groups);
+        self.diff_within = Weighted { sum: diff.mean_abs_within * n_scored(diff), n: n_scored(diff) };
+        self.diff_contrast = Weighted { sum: diff.mean_abs_contrast * n_scored(diff), n: n_scored(diff) };
+        self.n_no_outside = diff.n_no_outside as u64;
+        for group in &diff.groups {
+            self.turn_spread.add(f64::from(group.turn_range.1 - group.turn_range.0));
+            self.return_spread.add(group.return_range.1 - group.return_range.0);
+        }
+        if let Some(step) = step {
+            let values: Vec<Vec<f32>> =
+                step.groups.iter().map(|turns| turns.iter().map(|&turn| step.values[turn as usize]).collect()).collect();
+            self.step = Advantages::new(step.counts, values.iter().map(|v| (v.as_slice(), v.len())));
+            self.n_without_observation = step.n_without_observation as u64;
+        }
+    }
+}
+
+fn n_scored(diff: &DiffAdvantages) -> f64 {
+    diff.groups.iter().map(|group| group.n_scored).sum::<usize>() as f64
+}
+
+/// A mean that can be added up.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Weighted {
+    sum: f64,
+    n: f64,
+}
+
+impl Weighted {
+    fn add(&mut self, other: Weighted) {
+        self.sum += other.sum;
+        self.n += other.n;
+    }
+
+    fn mean(self) -> f64 {
+        if self.n == 0.0 { 0.0 } else { self.sum / self.n }
     }
 }
 
 impl Advantages {
+    fn new<'a>(counts: GroupCounts, groups: impl Iterator<Item = (&'a [f32], usize)>) -> Self {
+        let mut advantages = Advantages { counts, ..Advantages::default() };
+        for (values, size) in groups {
+            advantages.size.add(size as f64);
+            for value in values {
+                advantages.magnitude.add(f64::from(value.abs()));
+            }
+        }
+        advantages
+    }
+
     fn add(&mut self, other: &Advantages) {
-        self.n_groups += other.n_groups;
-        self.n_singletons += other.n_singletons;
-        self.n_zero_spread += other.n_zero_spread;
-        self.n_unscored += other.n_unscored;
+        self.counts = self.counts.plus(other.counts);
         self.size.merge(&other.size);
         self.magnitude.merge(&other.magnitude);
     }

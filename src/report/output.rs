@@ -91,7 +91,7 @@ pub fn write_credit(
                         .collect()
                 });
                 let advantages = match (&sequence.tokens, dense) {
-                    (Some(tokens), true) => Some(sequence_credit.dense(tokens)),
+                    (Some(tokens), true) => Some(sequence_credit.dense(tokens).map_err(io::Error::other)?),
                     _ => None,
                 };
                 let row = Row {

@@ -6,15 +6,15 @@ use hunkwise::rollout::{Batch, Row, Sequence, Tokens, Turn};
 /// A row of one turn without tokens.
 pub(crate) fn row(task: &str, trajectory: &str, order: u64, text: &str, reward: f64) -> Row {
     Row {
-        task: task.to_string(),
-        trajectory: Some(trajectory.to_string()),
+        task: task.into(),
+        trajectory: Some(trajectory.into()),
         order: Some(order),
         outcome: None,
+        unscored: false,
         sequence: Sequence {
             text: text.as_bytes().to_vec(),
             tokens: None,
             turns: vec![Turn { bytes: 0..text.len(), reward: Some(reward), observation: None }],
-            turn: order,
             place: Place::default(),
         },
     }

@@ -38,7 +38,7 @@ fn none_is_grpo() {
     let credit = credit(&Device::cpu(), &batch, &config).unwrap();
     assert!(credit.tasks[0].groups.is_empty());
     for (trajectory, of) in batch.tasks[0].trajectories.iter().zip(&credit.tasks[0].trajectories) {
-        let dense = of.sequences[0].dense(trajectory.sequences[0].tokens.as_ref().unwrap());
+        let dense = of.sequences[0].dense(trajectory.sequences[0].tokens.as_ref().unwrap()).unwrap();
         assert!(dense.iter().all(|a| *a == of.episode));
     }
     // Scores 1, 0, 0: mean 1/3, sample standard deviation 0.57735027.
@@ -105,7 +105,7 @@ fn step_groups_reach_the_tokens() {
     config.advantage.omega = 3.0;
     let credit = credit(&Device::cpu(), &batch, &config).unwrap();
     let tokens = batch.tasks[0].trajectories[0].sequences[0].tokens.as_ref().unwrap();
-    let dense = credit.tasks[0].trajectories[0].sequences[0].dense(tokens);
+    let dense = credit.tasks[0].trajectories[0].sequences[0].dense(tokens).unwrap();
     // A^E = 0.70710678, A^S the same, omega 3.
     assert!(dense.iter().all(|a| (a - 4.0 * std::f32::consts::FRAC_1_SQRT_2).abs() < 1e-6), "{dense:?}");
 }
@@ -137,7 +137,7 @@ fn diagnostics_count_what_the_credit_holds() {
     let d = &credit.diagnostics;
     let groups: Vec<_> = credit.tasks.iter().flat_map(|t| &t.groups).collect();
     assert_eq!((d.n_tasks, d.n_trajectories, d.n_turns), (2, 10, 20));
-    assert_eq!(d.diff.n_groups, groups.len() as u64);
+    assert_eq!(d.diff.counts.n_groups as u64, groups.len() as u64);
     assert!(!groups.is_empty());
     let n_lines: u64 = groups.iter().flat_map(|g| &g.members).map(|m| u64::from(m.n_lines)).sum();
     assert_eq!(d.n_covered_lines, n_lines);

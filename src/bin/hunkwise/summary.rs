@@ -68,7 +68,7 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
             "groups",
             format!(
                 "{} (picked {}, cut {}), size {}, lines {}, similarity {}{}",
-                d.diff.n_groups,
+                d.diff.counts.n_groups,
                 d.n_picked,
                 d.n_cut,
                 mean_max(&d.diff.size),
@@ -83,16 +83,16 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
             format!(
                 "|A^D| {}; within {}, contrast {}",
                 mean_max(&d.diff.magnitude),
-                mean(&d.diff_within),
-                mean(&d.diff_contrast)
+                number(d.diff_within, d.diff.magnitude.n),
+                number(d.diff_contrast, d.diff.magnitude.n)
             ),
         );
         row("covered lines", part(d.n_covered_lines, d.n_lines));
     }
-    if d.step.n_groups > 0 {
+    if d.step.counts.n_groups > 0 {
         row(
             "step advantage",
-            format!("{} groups, |A^S| {}{}", d.step.n_groups, mean_max(&d.step.magnitude), fates(&d.step)),
+            format!("{} groups, |A^S| {}{}", d.step.counts.n_groups, mean_max(&d.step.magnitude), fates(&d.step)),
         );
     }
     if d.n_tokens > 0 {
@@ -115,7 +115,7 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
 fn warnings(d: &Diagnostics) -> Vec<String> {
     let mut out = Vec::new();
     if d.n_flagged_rows > 0 {
-        out.push(format!("{} input rows were not usable; they are listed above", d.n_flagged_rows));
+        out.push(format!("{} input rows were not usable as they are; they are listed above", d.n_flagged_rows));
     }
     if d.n_tasks > 1 && d.n_single_tasks == d.n_tasks {
         out.push(
@@ -129,7 +129,11 @@ fn warnings(d: &Diagnostics) -> Vec<String> {
 }
 
 fn fates(a: &Advantages) -> String {
-    aside(&[(a.n_singletons, "singletons"), (a.n_zero_spread, "without spread")])
+    aside(&[
+        (a.counts.n_singletons as u64, "singletons"),
+        (a.counts.n_zero_spread as u64, "without spread"),
+        (a.counts.n_not_finite as u64, "not finite"),
+    ])
 }
 
 fn aside(counts: &[(u64, &str)]) -> String {
@@ -155,7 +159,11 @@ fn part(part: u64, whole: u64) -> String {
 }
 
 fn mean(d: &Distribution) -> String {
-    if d.n == 0 { "-".to_string() } else { format!("{:.3}", d.mean) }
+    number(d.mean, d.n)
+}
+
+fn number(value: f64, n: u64) -> String {
+    if n == 0 { "-".to_string() } else { format!("{value:.3}") }
 }
 
 fn mean_max(d: &Distribution) -> String {
