@@ -137,7 +137,13 @@ impl TaskCodeBuilder {
         self.fault.is_none()
     }
 
-    fn push_lexed(&mut self, root: &RootDiff, turn: u32, byte_offset: usize, lexed: &Lexed) -> Option<u32> {
+    fn push_lexed(
+        &mut self,
+        root: &RootDiff,
+        turn: u32,
+        byte_offset: usize,
+        lexed: &Lexed,
+    ) -> Option<u32> {
         if lexed.n_tokens() == 0 {
             return None;
         }
@@ -159,7 +165,8 @@ impl TaskCodeBuilder {
             let (Some(bytes), false) = (moved(&line.bytes), ranges.is_empty()) else { continue };
             let first = self.code.tokens.len();
             for range in ranges {
-                let id = intern(&mut self.token_ids, line.text.get(range.clone()).unwrap_or_default());
+                let id =
+                    intern(&mut self.token_ids, line.text.get(range.clone()).unwrap_or_default());
                 self.code.tokens.push(id);
             }
             self.code.line_ids.push(intern(&mut self.line_ids, &self.code.tokens[first..]));
@@ -188,7 +195,10 @@ mod tests {
     use crate::edits::{EditType, Format, SourceLine};
 
     fn root(lines: &[&str]) -> RootDiff {
-        let lines = lines.iter().map(|l| SourceLine { text: l.as_bytes().to_vec(), bytes: 0..l.len() }).collect();
+        let lines = lines
+            .iter()
+            .map(|l| SourceLine { text: l.as_bytes().to_vec(), bytes: 0..l.len() })
+            .collect();
         RootDiff { path: "a.py".into(), edit_type: EditType::Add, lines, format: Format::Fence }
     }
 

@@ -22,8 +22,13 @@
 
 use std::ops::Range;
 
+use super::languages::MOST_RULES;
+use super::open::{
+    Close, KIND_LONG_COMMENT, KIND_LONG_STRING, KIND_RAW, KIND_STRING, MOST_DELIMITER, N_KINDS,
+    Open, close_of, find_quote,
+};
 use super::scan;
-use super::syntax::{At, MOST_RULES, Prefix, Syntax};
+use super::syntax::{At, Prefix, Syntax};
 
 /// The tokens of some lines; reusable from root to root.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,7 +66,12 @@ impl Lexed {
 
 /// Lexes the lines `0..n_lines` of one root diff, `line(i)` being the text of line `i`, into `lexed` (which is
 /// emptied first).
-pub fn lex<'a>(syntax: &Syntax, n_lines: usize, line: impl Fn(usize) -> &'a [u8], lexed: &mut Lexed) {
+pub fn lex<'a>(
+    syntax: &Syntax,
+    n_lines: usize,
+    line: impl Fn(usize) -> &'a [u8],
+    lexed: &mut Lexed,
+) {
     lexed.truncate(0);
     let mut lexer = Lexer { syntax, open: None, barred: [None; N_KINDS] };
     // The state before the line on which the open construct began.
@@ -85,45 +95,6 @@ pub fn lex<'a>(syntax: &Syntax, n_lines: usize, line: impl Fn(usize) -> &'a [u8]
         line_idx = open.line;
     }
 }
-
-/// Kinds of constructs that go over lines: block comments and strings by their place in the syntax, Lua's long
-/// comments and strings, and raw strings with a prefix.
-const N_KINDS: usize = 2 * MOST_RULES + 3;
-const KIND_STRING: usize = MOST_RULES;
-const KIND_LONG_COMMENT: usize = 2 * MOST_RULES;
-const KIND_LONG_STRING: usize = KIND_LONG_COMMENT + 1;
-const KIND_RAW: usize = KIND_LONG_STRING + 1;
-
-/// A comment or string whose end has not been met.
-#[derive(Debug, Clone, Copy)]
-struct Open {
-    close: Close,
-    comment: bool,
-    kind: usize,
-    /// Where it began.
-    line: usize,
-    column: usize,
-}
-
-/// What ends it.
-#[derive(Debug, Clone, Copy)]
-enum Close {
-    /// The closing mark of the syntax's block comment with this index, at this depth of nesting.
-    Block { rule: usize, depth: usize },
-    /// The quote of the syntax's string with this index.
-    Quote { rule: usize },
-    /// `"` and this many `#`.
-    Hashes(usize),
-    /// `]`, this many `=`, `]`.
-    Level(usize),
-    /// `)`, these bytes, `"`.
-    Delimiter([u8; MOST_DELIMITER], usize),
-    /// A single `"`; two are a quote inside.
-    Doubled,
-}
-
-/// The longest delimiter of a C++ raw string, by its standard.
-const MOST_DELIMITER: usize = 16;
 
 struct Lexer<'s> {
     syntax: &'s Syntax,
@@ -223,14 +194,23 @@ impl Lexer<'_> {
             b'\'' if self.syntax.tick => {
                 // After a name it is part of the name's notation (Haskell's `foldl'`, Julia's transpose).
                 let after_word = line.previous_byte().is_some_and(scan::is_word);
-                if after_word { pos + 1 } else { scan::tick_end(text, pos, self.syntax.prefix == Prefix::Rust) }
+                if after_word {
+                    pos + 1
+                } else {
+                    scan::tick_end(text, pos, self.syntax.prefix == Prefix::Rust)
+                }
             }
             b'.' if scan::at(text, pos + 1).is_some_and(|b| b.is_ascii_digit())
-                && !line.previous_byte().is_some_and(|b| scan::is_word(b) || matches!(b, b')' | b']' | b'.')) =>
+                && !line
+                    .previous_byte()
+                    .is_some_and(|b| scan::is_word(b) || matches!(b, b')' | b']' | b'.')) =>
             {
                 scan::number_end(text, pos, false)
             }
-            b'/' if self.syntax.regex && !line.endless_regex && scan::operand_is_due(line.previous_token()) => {
+            b'/' if self.syntax.regex
+                && !line.endless_regex
+                && scan::operand_is_due(line.previous_token()) =>
+            {
                 let end = scan::regex_end(text, pos);
                 line.endless_regex = end.is_none();
                 end.unwrap_or_else(|| pos + scan::operator_len(line.rest()))
@@ -318,7 +298,9 @@ impl Lexer<'_> {
             self.open_at(line, line.pos, inside, Close::Quote { rule }, false, KIND_STRING + rule);
             return true;
         }
-        if self.syntax.prose && (line.endless[rule] || line.previous_byte().is_some_and(scan::is_word)) {
+        if self.syntax.prose
+            && (line.endless[rule] || line.previous_byte().is_some_and(scan::is_word))
+        {
             line.token_to(inside);
             return true;
         }
@@ -354,7 +336,14 @@ impl Lexer<'_> {
                     if scan::at(text, quote) != Some(b'"') {
                         return false;
                     }
-                    self.open_at(line, start, quote + 1, Close::Hashes(quote - word_end), false, KIND_RAW);
+                    self.open_at(
+                        line,
+                        start,
+                        quote + 1,
+                        Close::Hashes(quote - word_end),
+                        false,
+                        KIND_RAW,
+                    );
                     true
                 }
                 (b"b" | b"c", Some(b'"')) => self.string(line, word_end),
@@ -372,11 +361,23 @@ impl Lexer<'_> {
                 (b"R" | b"LR" | b"uR" | b"UR" | b"u8R", Some(b'"')) => {
                     let mut delimiter = [0; MOST_DELIMITER];
                     let name = scan::from(text, word_end + 1);
-                    let len = name.iter().take_while(|&&b| !scan::is_space(b) && !b"()\\\"".contains(&b)).count();
-                    let (Some(slot), Some(b'(')) = (delimiter.get_mut(..len), name.get(len)) else { return false };
+                    let len = name
+                        .iter()
+                        .take_while(|&&b| !scan::is_space(b) && !b"()\\\"".contains(&b))
+                        .count();
+                    let (Some(slot), Some(b'(')) = (delimiter.get_mut(..len), name.get(len)) else {
+                        return false;
+                    };
                     slot.copy_from_slice(&name[..len]);
                     let inside = word_end + 1 + len + 1;
-                    self.open_at(line, start, inside, Close::Delimiter(delimiter, len), false, KIND_RAW);
+                    self.open_at(
+                        line,
+                        start,
+                        inside,
+                        Close::Delimiter(delimiter, len),
+                        false,
+                        KIND_RAW,
+                    );
                     true
                 }
                 (b"L" | b"u" | b"U" | b"u8", Some(b'"' | b'\'')) => self.string(line, word_end),
@@ -402,7 +403,15 @@ impl Lexer<'_> {
 
     /// Opens a construct whose opener is `start..inside`, and takes it as far as it goes on this line. When its kind is
     /// barred from here on, the opener is an ordinary token.
-    fn open_at(&mut self, line: &mut Line, start: usize, inside: usize, close: Close, comment: bool, kind: usize) {
+    fn open_at(
+        &mut self,
+        line: &mut Line,
+        start: usize,
+        inside: usize,
+        close: Close,
+        comment: bool,
+        kind: usize,
+    ) {
         line.pos = start;
         if self.barred[kind].is_some_and(|from| (line.line_idx, start) >= from) {
             line.token_to(inside);
@@ -430,88 +439,4 @@ impl Lexer<'_> {
         }
         line.pos = end;
     }
-}
-
-/// End of what `close` closes, looked for from `from` on; keeps the depth of nested comments.
-fn close_of(syntax: &Syntax, close: &mut Close, text: &[u8], from: usize) -> Option<usize> {
-    let mut pos = from;
-    match close {
-        Close::Block { rule, depth } => {
-            let block = syntax.block_comments.get(*rule)?;
-            if block.first_column {
-                return (from == 0 && text.starts_with(block.close)).then_some(text.len());
-            }
-            while pos < text.len() {
-                let rest = scan::from(text, pos);
-                if rest.starts_with(block.close) {
-                    pos += block.close.len();
-                    *depth = depth.saturating_sub(1);
-                    if *depth == 0 {
-                        return Some(pos);
-                    }
-                } else if block.nested && rest.starts_with(block.open) {
-                    pos += block.open.len();
-                    *depth += 1;
-                } else {
-                    pos += 1;
-                }
-            }
-            None
-        }
-        Close::Quote { rule } => {
-            let string = syntax.strings.get(*rule)?;
-            find_quote(text, from, string.quote, string.escapes)
-        }
-        Close::Hashes(n) => find_with(text, from, b'"', |rest| {
-            let hashes = rest.iter().take(*n).take_while(|&&b| b == b'#').count();
-            (hashes == *n).then_some(hashes)
-        }),
-        Close::Level(n) => find_with(text, from, b']', |rest| {
-            let signs = rest.iter().take(*n).take_while(|&&b| b == b'=').count();
-            (signs == *n && rest.get(signs) == Some(&b']')).then_some(signs + 1)
-        }),
-        Close::Delimiter(bytes, len) => find_with(text, from, b')', |rest| {
-            let name = bytes.get(..*len)?;
-            (rest.starts_with(name) && rest.get(*len) == Some(&b'"')).then_some(*len + 1)
-        }),
-        Close::Doubled => {
-            while let Some(byte) = scan::at(text, pos) {
-                if byte != b'"' {
-                    pos += 1;
-                } else if scan::at(text, pos + 1) == Some(b'"') {
-                    pos += 2;
-                } else {
-                    return Some(pos + 1);
-                }
-            }
-            None
-        }
-    }
-}
-
-/// End of the first `first` at or after `from` whose following bytes `tail` accepts, with the length it took.
-fn find_with(text: &[u8], from: usize, first: u8, tail: impl Fn(&[u8]) -> Option<usize>) -> Option<usize> {
-    let mut pos = from;
-    loop {
-        pos += memchr::memchr(first, scan::from(text, pos))? + 1;
-        if let Some(len) = tail(scan::from(text, pos)) {
-            return Some(pos + len);
-        }
-    }
-}
-
-/// End of the string that goes on at `from`.
-fn find_quote(text: &[u8], from: usize, quote: &[u8], escapes: bool) -> Option<usize> {
-    let first = *quote.first()?;
-    let mut pos = from;
-    while let Some(byte) = scan::at(text, pos) {
-        if byte == b'\\' && escapes {
-            pos += 2;
-        } else if byte == first && scan::from(text, pos).starts_with(quote) {
-            return Some(pos + quote.len());
-        } else {
-            pos += 1;
-        }
-    }
-    None
 }

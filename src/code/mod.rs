@@ -7,7 +7,9 @@
 use std::ops::Range;
 
 pub mod build;
+mod languages;
 pub mod lexer;
+mod open;
 mod scan;
 pub mod syntax;
 mod validate;

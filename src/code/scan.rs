@@ -66,7 +66,10 @@ pub(crate) fn number_end(text: &[u8], pos: usize, quotes: bool) -> usize {
         } else if byte == b'.' && !point && is_digit(end + 1) {
             point = true;
             end += 1;
-        } else if byte == b'\'' && quotes && at(text, end + 1).is_some_and(|b| b.is_ascii_alphanumeric()) {
+        } else if byte == b'\''
+            && quotes
+            && at(text, end + 1).is_some_and(|b| b.is_ascii_alphanumeric())
+        {
             end += 1;
         } else {
             break;
@@ -77,15 +80,15 @@ pub(crate) fn number_end(text: &[u8], pos: usize, quotes: bool) -> usize {
 
 /// Operators of two bytes.
 const TWO: &[&[u8; 2]] = &[
-    b"==", b"!=", b"<=", b">=", b"->", b"=>", b"::", b"&&", b"||", b"<<", b">>", b"+=", b"-=", b"*=", b"/=", b"%=",
-    b"&=", b"|=", b"^=", b"**", b"//", b"++", b"--", b"..", b":=", b"<-", b"??", b"?.", b"?:", b"|>", b"=~", b"!~",
-    b"~=", b"<>", b"@=", b"/>", b"!!",
+    b"==", b"!=", b"<=", b">=", b"->", b"=>", b"::", b"&&", b"||", b"<<", b">>", b"+=", b"-=",
+    b"*=", b"/=", b"%=", b"&=", b"|=", b"^=", b"**", b"//", b"++", b"--", b"..", b":=", b"<-",
+    b"??", b"?.", b"?:", b"|>", b"=~", b"!~", b"~=", b"<>", b"@=", b"/>", b"!!",
 ];
 
 /// Operators of three bytes.
 const THREE: &[&[u8; 3]] = &[
-    b"===", b"!==", b"<=>", b"**=", b"//=", b"<<=", b">>=", b">>>", b"...", b"..=", b"..<", b"&&=", b"||=", b"??=",
-    b"<<<", b"->*",
+    b"===", b"!==", b"<=>", b"**=", b"//=", b"<<=", b">>=", b">>>", b"...", b"..=", b"..<", b"&&=",
+    b"||=", b"??=", b"<<<", b"->*",
 ];
 
 /// Length of the operator at the start of `rest`: the longest of the table, else one byte. 0 for an empty `rest`.
@@ -151,7 +154,8 @@ pub(crate) fn regex_end(text: &[u8], pos: usize) -> Option<usize> {
             b'[' => in_class = true,
             b']' => in_class = false,
             b'/' if !in_class => {
-                let flags = from(text, end + 1).iter().take_while(|b| b.is_ascii_alphabetic()).count();
+                let flags =
+                    from(text, end + 1).iter().take_while(|b| b.is_ascii_alphabetic()).count();
                 return Some(end + 1 + flags);
             }
             _ => {}
@@ -165,7 +169,10 @@ pub(crate) fn regex_end(text: &[u8], pos: usize) -> Option<usize> {
 pub(crate) fn operand_is_due(previous: Option<&[u8]>) -> bool {
     match previous {
         None => true,
-        Some(b"return" | b"typeof" | b"case" | b"in" | b"of" | b"do" | b"else" | b"void" | b"delete" | b"=>") => true,
+        Some(
+            b"return" | b"typeof" | b"case" | b"in" | b"of" | b"do" | b"else" | b"void" | b"delete"
+            | b"=>",
+        ) => true,
         Some(token) => token.last().is_some_and(|b| b"(,=:[!&|?{;+-*%~^".contains(b)),
     }
 }
@@ -198,9 +205,17 @@ mod tests {
 
     #[test]
     fn operators_are_longest_match() {
-        for (text, len) in
-            [(">>>=1", 4), (">>>1", 3), (">>1", 2), (">1", 1), ("**=", 3), ("**", 2), ("()", 1), ("", 0), ("=(", 1)]
-        {
+        for (text, len) in [
+            (">>>=1", 4),
+            (">>>1", 3),
+            (">>1", 2),
+            (">1", 1),
+            ("**=", 3),
+            ("**", 2),
+            ("()", 1),
+            ("", 0),
+            ("=(", 1),
+        ] {
             assert_eq!(operator_len(text.as_bytes()), len, "{text}");
         }
     }

@@ -24,7 +24,10 @@ impl TaskCode {
         check_ends("line_tokens", &self.line_tokens, n_lines, "tokens", self.tokens.len())?;
         check_ends("root_lines", &self.root_lines, self.roots.len(), "line_ids", n_lines)?;
         if self.line_bytes.len() != n_lines {
-            return fail(format!("line_bytes has {} entries, line_ids {n_lines}", self.line_bytes.len()));
+            return fail(format!(
+                "line_bytes has {} entries, line_ids {n_lines}",
+                self.line_bytes.len()
+            ));
         }
         if let Some(line) = self.line_bytes.iter().position(|bytes| bytes.start > bytes.end) {
             return fail(format!("line_bytes[{line}] ends before it begins"));
@@ -45,14 +48,21 @@ impl TaskCode {
         for (line, ends) in self.line_tokens.windows(2).enumerate() {
             let tokens = &self.tokens[ends[0] as usize..ends[1] as usize];
             let id = self.line_ids[line];
-            if *of_tokens.entry(tokens).or_insert(id) != id || *of_id.entry(id).or_insert(tokens) != tokens {
-                return fail(format!("line_ids[{line}] is {id}: equal ids and equal tokens must go together"));
+            if *of_tokens.entry(tokens).or_insert(id) != id
+                || *of_id.entry(id).or_insert(tokens) != tokens
+            {
+                return fail(format!(
+                    "line_ids[{line}] is {id}: equal ids and equal tokens must go together"
+                ));
             }
         }
         for (root_idx, root) in self.roots.iter().enumerate() {
             if root.turn as usize >= self.turn_trajectory.len() {
                 let turns = self.turn_trajectory.len();
-                return fail(format!("roots[{root_idx}] is of turn {}, turn_trajectory has {turns}", root.turn));
+                return fail(format!(
+                    "roots[{root_idx}] is of turn {}, turn_trajectory has {turns}",
+                    root.turn
+                ));
             }
         }
         if !self.roots.is_sorted_by_key(|root| root.turn) {

@@ -118,7 +118,8 @@ impl Windows {
     #[inline]
     pub fn candidate_of(&self, span: Span) -> Option<u32> {
         let root = span.root as usize;
-        let (&first, &end) = (self.root_lines.get(root)?, self.root_lines.get(root.checked_add(1)?)?);
+        let (&first, &end) =
+            (self.root_lines.get(root)?, self.root_lines.get(root.checked_add(1)?)?);
         let lines = end - first;
         if span.len == 0 || span.start >= lines || span.len > lines - span.start {
             return None;
@@ -140,19 +141,29 @@ impl Windows {
     fn build(code: &TaskCode, max_lines: u32) -> Result<Windows> {
         let line_windows = count_windows(code, max_lines)?;
         let n_short = line_windows.last().copied().unwrap_or(0) as usize;
-        let (mut candidates, starts, n_nodes) = short_nodes(code, max_lines, &line_windows, n_short);
-        let (mut whole, n_nodes) = whole_nodes(code, max_lines, &candidates, &line_windows, n_nodes);
+        let (mut candidates, starts, n_nodes) =
+            short_nodes(code, max_lines, &line_windows, n_short);
+        let (mut whole, n_nodes) =
+            whole_nodes(code, max_lines, &candidates, &line_windows, n_nodes);
 
         // Nodes become candidates in the order of their first places.
         let mut number = vec![u32::MAX; n_nodes];
         let mut n_candidates = 0;
         for edit_type in EDIT_TYPES {
-            for_each_window(code, max_lines, Some(edit_type), &candidates, &whole, &line_windows, |_, node| {
-                if number[node as usize] == u32::MAX {
-                    number[node as usize] = n_candidates;
-                    n_candidates += 1;
-                }
-            });
+            for_each_window(
+                code,
+                max_lines,
+                Some(edit_type),
+                &candidates,
+                &whole,
+                &line_windows,
+                |_, node| {
+                    if number[node as usize] == u32::MAX {
+                        number[node as usize] = n_candidates;
+                        n_candidates += 1;
+                    }
+                },
+            );
         }
         for node in candidates.iter_mut().chain(&mut whole) {
             *node = number[*node as usize];
@@ -161,19 +172,35 @@ impl Windows {
 
         // Counting sort of the windows by candidate; taken in the order of spans, so each candidate's stay in it.
         let mut ends = vec![0_u32; n_candidates as usize + 1];
-        for_each_window(code, max_lines, None, &candidates, &whole, &line_windows, |_, candidate| {
-            ends[candidate as usize] += 1;
-        });
+        for_each_window(
+            code,
+            max_lines,
+            None,
+            &candidates,
+            &whole,
+            &line_windows,
+            |_, candidate| {
+                ends[candidate as usize] += 1;
+            },
+        );
         let mut n_places = 0;
         for end in &mut ends {
             n_places += std::mem::replace(end, n_places);
         }
         let mut places = vec![Span { root: 0, start: 0, len: 0 }; n_places as usize];
-        for_each_window(code, max_lines, None, &candidates, &whole, &line_windows, |span, candidate| {
-            let slot = &mut ends[candidate as usize];
-            places[*slot as usize] = span;
-            *slot += 1;
-        });
+        for_each_window(
+            code,
+            max_lines,
+            None,
+            &candidates,
+            &whole,
+            &line_windows,
+            |span, candidate| {
+                let slot = &mut ends[candidate as usize];
+                places[*slot as usize] = span;
+                *slot += 1;
+            },
+        );
         // Each entry has moved from its candidate's begin to its end.
         ends.rotate_right(1);
         ends[0] = 0;
@@ -231,7 +258,10 @@ fn short_nodes(
     }
     let mut order = Vec::with_capacity(code.n_lines());
     for (root_idx, root) in code.roots.iter().enumerate() {
-        order.extend(code.lines_of(root_idx as u32).map(|line| (root.edit_type, line as u32, root_idx as u32)));
+        order.extend(
+            code.lines_of(root_idx as u32)
+                .map(|line| (root.edit_type, line as u32, root_idx as u32)),
+        );
     }
     let suffix = |line: u32| {
         let line = line as usize;
@@ -252,7 +282,9 @@ fn short_nodes(
     for &(edit_type, line, root) in &order {
         let lines = suffix(line);
         let common = match previous {
-            Some((t, before)) if t == edit_type => before.iter().zip(lines).take_while(|(a, b)| a == b).count(),
+            Some((t, before)) if t == edit_type => {
+                before.iter().zip(lines).take_while(|(a, b)| a == b).count()
+            }
             _ => 0,
         };
         if common < lines.len() {

@@ -24,7 +24,8 @@ pub fn windows(code: &TaskCode, max_lines: u32) -> Vec<Vec<Span>> {
             }
         }
     }
-    let mut candidates: Vec<_> = by_content.into_iter().map(|((edit_type, _), places)| (edit_type, places)).collect();
+    let mut candidates: Vec<_> =
+        by_content.into_iter().map(|((edit_type, _), places)| (edit_type, places)).collect();
     for (_, places) in &mut candidates {
         places.sort();
     }
