@@ -23,10 +23,7 @@
 use std::ops::Range;
 
 use super::languages::MOST_RULES;
-use super::open::{
-    Close, KIND_LONG_COMMENT, KIND_LONG_STRING, KIND_RAW, KIND_STRING, MOST_DELIMITER, N_KINDS,
-    Open, close_of, find_quote,
-};
+use super::open::{Close, KIND_LONG_COMMENT, KIND_LONG_STRING, N_KINDS, Open, close_of};
 use super::scan;
 use super::syntax::{At, Prefix, Syntax};
 
@@ -96,38 +93,39 @@ pub fn lex<'a>(
     }
 }
 
-struct Lexer<'s> {
-    syntax: &'s Syntax,
+/// The lexer's state between two lines.
+pub(super) struct Lexer<'s> {
+    pub(super) syntax: &'s Syntax,
     open: Option<Open>,
     /// From here (line, column) on, openers of this kind are ordinary tokens.
     barred: [Option<(usize, usize)>; N_KINDS],
 }
 
 /// One line while it is lexed.
-struct Line<'t, 'o> {
-    text: &'t [u8],
+pub(super) struct Line<'t, 'o> {
+    pub(super) text: &'t [u8],
     line_idx: usize,
-    pos: usize,
+    pub(super) pos: usize,
     first_token: usize,
     tokens: &'o mut Vec<Range<usize>>,
     /// Quotes of these strings, and a regular expression, were found to have no end on this line: not looked for again,
     /// so that the line stays linear.
-    endless: [bool; MOST_RULES],
+    pub(super) endless: [bool; MOST_RULES],
     endless_regex: bool,
 }
 
 impl Line<'_, '_> {
-    fn token_to(&mut self, end: usize) {
+    pub(super) fn token_to(&mut self, end: usize) {
         self.tokens.push(self.pos..end);
         self.pos = end;
     }
 
-    fn rest(&self) -> &[u8] {
+    pub(super) fn rest(&self) -> &[u8] {
         scan::from(self.text, self.pos)
     }
 
     /// The byte before the current one.
-    fn previous_byte(&self) -> Option<u8> {
+    pub(super) fn previous_byte(&self) -> Option<u8> {
         self.pos.checked_sub(1).and_then(|p| scan::at(self.text, p))
     }
 
@@ -284,126 +282,9 @@ impl Lexer<'_> {
         true
     }
 
-    /// Takes a string whose quote stands at `quote`; its token begins at the current position, where a prefix may be.
-    fn string(&mut self, line: &mut Line, quote: usize) -> bool {
-        let text = line.text;
-        let rest = scan::from(text, quote);
-        let Some((rule, string)) =
-            self.syntax.strings.iter().enumerate().find(|(_, rule)| rest.starts_with(rule.quote))
-        else {
-            return false;
-        };
-        let inside = quote + string.quote.len();
-        if string.multi_line {
-            self.open_at(line, line.pos, inside, Close::Quote { rule }, false, KIND_STRING + rule);
-            return true;
-        }
-        if self.syntax.prose
-            && (line.endless[rule] || line.previous_byte().is_some_and(scan::is_word))
-        {
-            line.token_to(inside);
-            return true;
-        }
-        let end = match find_quote(text, inside, string.quote, string.escapes) {
-            Some(end) => end,
-            None if self.syntax.prose => {
-                line.endless[rule] = true;
-                inside
-            }
-            None => scan::trimmed_end(text, inside),
-        };
-        line.token_to(end);
-        true
-    }
-
-    /// Takes a string with the word from the current position to `word_end` as its prefix.
-    fn prefixed_string(&mut self, line: &mut Line, word_end: usize) -> bool {
-        let text = line.text;
-        let next = scan::at(text, word_end);
-        if !matches!(next, Some(b'"' | b'\'' | b'#')) {
-            return false;
-        }
-        let start = line.pos;
-        let word = &text[start..word_end];
-        match self.syntax.prefix {
-            Prefix::Python => {
-                let letters = word.len() <= 2 && word.iter().all(|b| b"rbuftRBUFT".contains(b));
-                letters && next != Some(b'#') && self.string(line, word_end)
-            }
-            Prefix::Rust => match (word, next) {
-                (b"r" | b"br" | b"cr", Some(b'"' | b'#')) => {
-                    let quote = scan::run_end(text, word_end, b'#');
-                    if scan::at(text, quote) != Some(b'"') {
-                        return false;
-                    }
-                    self.open_at(
-                        line,
-                        start,
-                        quote + 1,
-                        Close::Hashes(quote - word_end),
-                        false,
-                        KIND_RAW,
-                    );
-                    true
-                }
-                (b"b" | b"c", Some(b'"')) => self.string(line, word_end),
-                (b"b", Some(b'\'')) => {
-                    let end = scan::tick_end(text, word_end, false);
-                    let literal = end > word_end + 1;
-                    if literal {
-                        line.token_to(end);
-                    }
-                    literal
-                }
-                _ => false,
-            },
-            Prefix::Cpp => match (word, next) {
-                (b"R" | b"LR" | b"uR" | b"UR" | b"u8R", Some(b'"')) => {
-                    let mut delimiter = [0; MOST_DELIMITER];
-                    let name = scan::from(text, word_end + 1);
-                    let len = name
-                        .iter()
-                        .take_while(|&&b| !scan::is_space(b) && !b"()\\\"".contains(&b))
-                        .count();
-                    let (Some(slot), Some(b'(')) = (delimiter.get_mut(..len), name.get(len)) else {
-                        return false;
-                    };
-                    slot.copy_from_slice(&name[..len]);
-                    let inside = word_end + 1 + len + 1;
-                    self.open_at(
-                        line,
-                        start,
-                        inside,
-                        Close::Delimiter(delimiter, len),
-                        false,
-                        KIND_RAW,
-                    );
-                    true
-                }
-                (b"L" | b"u" | b"U" | b"u8", Some(b'"' | b'\'')) => self.string(line, word_end),
-                _ => false,
-            },
-            Prefix::No | Prefix::CSharp => false,
-        }
-    }
-
-    /// Takes C#'s `$"…"`, `@"…"`, `$@"…"` at the current position.
-    fn sharp_string(&mut self, line: &mut Line) -> bool {
-        let signs = line.rest().iter().take(2).take_while(|b| b"@$".contains(b)).count();
-        let quote = line.pos + signs;
-        if scan::at(line.text, quote) != Some(b'"') {
-            return false;
-        }
-        if line.rest()[..signs].contains(&b'@') {
-            self.open_at(line, line.pos, quote + 1, Close::Doubled, false, KIND_RAW);
-            return true;
-        }
-        self.string(line, quote)
-    }
-
     /// Opens a construct whose opener is `start..inside`, and takes it as far as it goes on this line. When its kind is
     /// barred from here on, the opener is an ordinary token.
-    fn open_at(
+    pub(super) fn open_at(
         &mut self,
         line: &mut Line,
         start: usize,

@@ -11,6 +11,7 @@ mod languages;
 pub mod lexer;
 mod open;
 mod scan;
+mod strings;
 pub mod syntax;
 mod validate;
 pub mod windows;
