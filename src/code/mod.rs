@@ -1,9 +1,23 @@
 //! Code: lines and code tokens of root diffs, and their windows.
 //!
 //! [`TaskCode`] holds the roots of one task after normalisation: comments and blank lines gone, every line a range of
-//! interned code tokens, flat arrays that a device can take as they are.
+//! interned code tokens, flat arrays that a device can take as they are. [`TaskCodeBuilder`] makes it from root diffs,
+//! with the [`lexer`] and the [`syntax`] of each file; [`Windows`] are its candidates.
 
 use std::ops::Range;
+
+pub mod build;
+mod languages;
+pub mod lexer;
+mod open;
+mod scan;
+mod strings;
+pub mod syntax;
+mod validate;
+pub mod windows;
+
+pub use build::TaskCodeBuilder;
+pub use windows::{Start, Windows};
 
 use crate::edits::EditType;
 
@@ -52,4 +66,67 @@ pub struct Span {
     pub start: u32,
     /// Lines, at least 1.
     pub len: u32,
+}
+
+impl TaskCode {
+    /// Root diffs.
+    pub fn n_roots(&self) -> usize {
+        self.roots.len()
+    }
+
+    /// Lines of all roots.
+    pub fn n_lines(&self) -> usize {
+        self.line_ids.len()
+    }
+
+    /// Turns of the task, also those without roots.
+    pub fn n_turns(&self) -> usize {
+        self.turn_trajectory.len()
+    }
+
+    /// Lines of a root, as indices into the lines of the task.
+    ///
+    /// # Panics
+    /// If there is no such root, as with a slice.
+    #[inline]
+    pub fn lines_of(&self, root: u32) -> Range<usize> {
+        let root = root as usize;
+        self.root_lines[root] as usize..self.root_lines[root + 1] as usize
+    }
+
+    /// Lines of a window, as indices into the lines of the task.
+    ///
+    /// # Panics
+    /// If there is no such root; the lines of a span that goes past its root are another root's.
+    #[inline]
+    pub fn lines_in(&self, span: Span) -> Range<usize> {
+        let first = self.lines_of(span.root).start + span.start as usize;
+        first..first + span.len as usize
+    }
+
+    /// Code tokens of a window: those of its lines, one after another.
+    ///
+    /// # Panics
+    /// If the span is none of this task, as with a slice.
+    #[inline]
+    pub fn tokens_of(&self, span: Span) -> &[u32] {
+        let lines = self.lines_in(span);
+        &self.tokens[self.line_tokens[lines.start] as usize..self.line_tokens[lines.end] as usize]
+    }
+
+    /// Bytes of a window in the text of its sequence, in the order of its lines. Lines that touch are one range; between
+    /// two ranges stand bytes that are not the window's (context, comments, blank lines).
+    ///
+    /// # Panics
+    /// If the span is none of this task, as with a slice.
+    pub fn bytes_of(&self, span: Span) -> impl Iterator<Item = Range<usize>> + '_ {
+        let mut lines = self.line_bytes[self.lines_in(span)].iter().cloned().peekable();
+        std::iter::from_fn(move || {
+            let mut bytes = lines.next()?;
+            while let Some(next) = lines.next_if(|next| next.start == bytes.end) {
+                bytes.end = next.end;
+            }
+            Some(bytes)
+        })
+    }
 }
