@@ -191,8 +191,8 @@ pub(super) fn mask(field: &str, value: Option<Json>) -> Result<Option<Vec<bool>>
         Json::Int(0) => Ok(false),
         Json::Int(1) => Ok(true),
         // A mask that was a float tensor.
-        Json::Float(number) if number == 0.0 => Ok(false),
-        Json::Float(number) if number == 1.0 => Ok(true),
+        Json::Float(0.0) => Ok(false),
+        Json::Float(1.0) => Ok(true),
         Json::Float(number) => Err(wrong(i, number.to_string())),
         other => Err(wrong(i, other.kind().to_owned())),
     };

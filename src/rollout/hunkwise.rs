@@ -89,15 +89,12 @@ fn spell(object: &mut Object, context: &mut Context<'_>) -> Result<Spelled, Flaw
     };
     let ends = fields::ints("token_ends", object.take("token_ends"))?;
     let ids = fields::ints("token_ids", object.take("token_ids"))?;
-    if let (Some(ends), Some(ids)) = (&ends, &ids) {
-        if ends.len() != ids.len() {
-            let what = format!(
-                "has {} entries for {} of `token_ids`; both must agree",
-                ends.len(),
-                ids.len()
-            );
-            return Err(Flaw::new("token_ends", what));
-        }
+    if let (Some(ends), Some(ids)) = (&ends, &ids)
+        && ends.len() != ids.len()
+    {
+        let what =
+            format!("has {} entries for {} of `token_ids`; both must agree", ends.len(), ids.len());
+        return Err(Flaw::new("token_ends", what));
     }
     let ids_flaw = |error: crate::Error| Flaw::new("token_ids", error.to_string());
     match (text, ends, ids) {

@@ -283,11 +283,11 @@ impl<'de> Visitor<'de> for JsonVisitor {
         let mut list: Vec<Json> = Vec::new();
         while let Some(item) = seq.next_element::<Json>()? {
             if list.is_empty() {
-                if let Json::Int(int) = item {
-                    if let Ok(int) = i64::try_from(int) {
-                        ints.push(int);
-                        continue;
-                    }
+                if let Json::Int(int) = item
+                    && let Ok(int) = i64::try_from(int)
+                {
+                    ints.push(int);
+                    continue;
                 }
                 list.extend(ints.drain(..).map(|int| Json::Int(int.into())));
             }

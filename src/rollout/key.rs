@@ -104,10 +104,10 @@ pub(super) fn unique_names<'k>(keys: impl Iterator<Item = &'k Key>) -> Vec<Strin
     keys.map(|key| {
         let plain = key.to_string();
         let mut name = plain.clone();
-        if taken.contains(&name) {
-            if let Key::Text(text) = key {
-                name = format!("{text:?}");
-            }
+        if taken.contains(&name)
+            && let Key::Text(text) = key
+        {
+            name = format!("{text:?}");
         }
         let mut copy = 2u64;
         while taken.contains(&name) {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_readable() {
-        let mut keys = vec![Key::from("1"), Key::from(1), Key::from("\"1\""), Key::from("1 (2)")];
+        let mut keys = [Key::from("1"), Key::from(1), Key::from("\"1\""), Key::from("1 (2)")];
         keys.sort();
         assert_eq!(unique_names(keys.iter()), ["1", "\"1\"", "1 (2)", "\"1 (2)\""]);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek};
+use std::io::{self, BufRead, BufReader, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +70,8 @@ pub struct DumpReader {
     flagged: Vec<Flagged>,
     notes: BTreeSet<String>,
     n_bytes: u64,
+    /// Files read, to notice one that is given twice: rows without ids would count twice.
+    paths: BTreeSet<PathBuf>,
 }
 
 /// What is known of the file being read.
@@ -97,6 +99,7 @@ impl DumpReader {
             flagged: Vec::new(),
             notes: BTreeSet::new(),
             n_bytes: 0,
+            paths: BTreeSet::new(),
         })
     }
 
@@ -105,30 +108,25 @@ impl DumpReader {
     /// # Errors
     /// As [`read_files`].
     pub fn read_file(&mut self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let open = || -> io::Result<(File, bool)> {
-            let mut file = File::open(path)?;
-            let mut magic = Vec::new();
-            file.by_ref().take(PARQUET_MAGIC.len() as u64).read_to_end(&mut magic)?;
-            file.rewind().or_else(|error| if magic.is_empty() { Ok(()) } else { Err(error) })?;
-            Ok((file, magic == PARQUET_MAGIC))
-        };
+        let io = |source| Error::io(path, source);
         let name = path.display().to_string();
-        // A pipe cannot be rewound; it is read as a stream, which looks ahead in its buffer instead.
-        let is_regular =
-            std::fs::metadata(path).map_err(|source| Error::io(path, source))?.is_file();
-        if !is_regular {
-            let file = File::open(path).map_err(|source| Error::io(path, source))?;
-            return self.read_from(BufReader::with_capacity(1 << 16, file), &name, progress);
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        // A pipe has no path of its own, and cannot be given twice.
+        if metadata.is_file() && !self.paths.insert(std::fs::canonicalize(path).map_err(io)?) {
+            let what = "is given twice; its rollouts would count twice. Name each file once";
+            return Err(Error::input(Place::new(name, 0), what));
         }
-        let (file, is_parquet) = open().map_err(|source| Error::io(path, source))?;
-        if is_parquet {
-            let n_bytes = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
+        let mut reader = BufReader::with_capacity(1 << 16, file);
+        if metadata.is_file() && reader.fill_buf().map_err(io)?.starts_with(PARQUET_MAGIC) {
+            let mut file = reader.into_inner();
+            file.rewind().map_err(io)?;
             self.read_table(file, &name)?;
-            self.n_bytes += n_bytes;
+            self.n_bytes += metadata.len();
             progress(self.n_bytes);
             return Ok(());
         }
-        self.read_lines(&mut BufReader::with_capacity(1 << 16, file), &name, progress)
+        self.read_from(reader, &name, progress)
     }
 
     /// Reads one stream.
