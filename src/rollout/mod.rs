@@ -4,6 +4,29 @@
 //! trainer's rows of tokens) in order; a sequence one turn (verl-agent style) or several (a whole conversation in one
 //! row). All offsets are **bytes** of [`Sequence::text`]; token positions are indices into [`Tokens::byte_ends`].
 
+mod areal;
+mod batch;
+mod fields;
+mod format;
+mod hunkwise;
+mod ids;
+mod json;
+mod key;
+mod lines;
+mod nemo_rl;
+mod prime_rl;
+mod read;
+pub mod token_bytes;
+mod trl;
+mod validate;
+mod verl;
+
+pub use batch::Row;
+pub use format::DumpFormat;
+pub use key::Key;
+pub use read::{DumpReader, ReadOptions, read_files, read_from};
+pub use token_bytes::TokenBytes;
+
 use std::ops::Range;
 
 use crate::error::Place;
@@ -13,8 +36,11 @@ use crate::error::Place;
 pub struct Batch {
     /// Tasks, by id.
     pub tasks: Vec<Task>,
-    /// Rows that could not be taken, each with its place and its reason. They are counted in every report.
+    /// Rows that could not be taken, or only in part, each with its place and its reason, sorted by place. They are
+    /// counted in every report.
     pub flagged: Vec<Flagged>,
+    /// What the reader assumed or ignored, one sentence each, sorted.
+    pub notes: Vec<String>,
 }
 
 /// One problem: its rollouts are compared with each other and with nothing else.
@@ -73,7 +99,7 @@ pub struct Tokens {
     pub mask: Vec<bool>,
 }
 
-/// An input row that was not taken, and why.
+/// An input row that was not taken, or only in part, and why.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Flagged {
     /// File, line and field.
