@@ -22,7 +22,9 @@ enum Marker<'t> {
 
 fn marker(line: &[u8]) -> Option<Marker<'_>> {
     let rest = line.strip_prefix(b"*** ")?.trim_ascii_end();
-    let named = |label: &[u8]| Some(rest.strip_prefix(label)?.trim_ascii_start()).filter(|name| !name.is_empty());
+    let named = |label: &[u8]| {
+        Some(rest.strip_prefix(label)?.trim_ascii_start()).filter(|name| !name.is_empty())
+    };
     match rest {
         b"Begin Patch" => Some(Marker::Begin),
         b"End Patch" => Some(Marker::End),
@@ -47,7 +49,7 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads a block, or the sections that stand without one.
-pub(super) fn read(scan: &mut Scan, start: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, start: usize) -> Outcome<'t> {
     let text = scan.text();
     let (first, next) = line_at(text, start);
     let in_block = marker(first) == Some(Marker::Begin);
@@ -60,7 +62,9 @@ pub(super) fn read(scan: &mut Scan, start: usize) -> Outcome {
                 (at, closed) = (next, true);
                 break;
             }
-            Some(section) if starts_section(section) => at = read_section(scan, at, section, in_block),
+            Some(section) if starts_section(section) => {
+                at = read_section(scan, at, section, in_block)
+            }
             Some(Marker::Begin) => break,
             Some(_) => at = next,
             None if in_block && is_blank(line) => at = next,
@@ -103,7 +107,9 @@ fn read_section(scan: &mut Scan, start: usize, section: Marker, in_block: bool) 
                 Some(kind) => push(hunk, kind, text, at, next, 1),
                 None if is_blank(line) => {
                     let goes_on = |line: &[u8], _| {
-                        kind_of(line).is_some() || line.starts_with(b"@@") || marker(line).is_some() && in_block
+                        kind_of(line).is_some()
+                            || line.starts_with(b"@@")
+                            || marker(line).is_some() && in_block
                     };
                     let Some(end) = blank_run(text, at, goes_on) else { break };
                     let (line, _) = line_at(text, end);
@@ -131,13 +137,16 @@ fn read_section(scan: &mut Scan, start: usize, section: Marker, in_block: bool) 
         Marker::Add(name) => {
             for hunk in &mut hunks {
                 let new_count = hunk.lines.len();
-                hunk.range = Some(HunkRange { old_start: 0, old_count: 0, new_start: 1, new_count });
+                hunk.range =
+                    Some(HunkRange { old_start: 0, old_count: 0, new_start: 1, new_count });
             }
             let empty = hunks.is_empty();
             (name, if empty { Change::Meta("create") } else { Change::Hunks(hunks) })
         }
         Marker::Delete(name) => (name, Change::Meta("delete")),
-        Marker::Update(name) if hunks.is_empty() && moved.is_some() => (name, Change::Meta("rename")),
+        Marker::Update(name) if hunks.is_empty() && moved.is_some() => {
+            (name, Change::Meta("rename"))
+        }
         Marker::Update(name) if hunks.is_empty() => (name, Change::Meta("empty")),
         Marker::Update(name) => (name, Change::Hunks(hunks)),
         _ => return at,

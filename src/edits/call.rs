@@ -40,7 +40,8 @@ pub(super) struct Call<'t> {
     pub(super) closed: bool,
 }
 
-const PATH: &[&str] = &["path", "file_path", "filepath", "filename", "file", "target_file", "relative_path"];
+const PATH: &[&str] =
+    &["path", "file_path", "filepath", "filename", "file", "target_file", "relative_path"];
 const OLD: &[&str] = &["old_str", "old_string", "old_text", "old_code", "search", "old"];
 const NEW: &[&str] = &["new_str", "new_string", "new_text", "new_code", "replace", "new"];
 const INSERTED: &[&str] = &["insert_text", "new_str", "new_string", "text", "content"];
@@ -88,7 +89,9 @@ pub(super) fn add_call(scan: &mut Scan, call: Call) -> bool {
         return scan.add_nested(patch, call.bytes.clone());
     }
     let path = text(&call.args, PATH).map(|path| super::path::name_text(path.text.trim()));
-    if let Some((_, Arg::List(edits))) = call.args.iter().find(|(key, _)| key == "edits" || key == "replacements") {
+    if let Some((_, Arg::List(edits))) =
+        call.args.iter().find(|(key, _)| key == "edits" || key == "replacements")
+    {
         let known = call.name.as_deref().is_none_or(is_editing_tool);
         let mut any = false;
         for (args, bytes) in edits.iter().filter(|_| known) {
@@ -106,7 +109,9 @@ pub(super) fn add_call(scan: &mut Scan, call: Call) -> bool {
 }
 
 fn holds_patch(text: &[u8]) -> bool {
-    text.contains_str("*** Begin Patch") || text.starts_with(b"diff --git ") || text.starts_with(b"--- ")
+    text.contains_str("*** Begin Patch")
+        || text.starts_with(b"diff --git ")
+        || text.starts_with(b"--- ")
 }
 
 fn lines(payload: Option<&Payload>) -> Vec<SourceLine> {
@@ -133,7 +138,8 @@ fn meaning(name: Option<&str>, args: &Args) -> Meaning {
             }
             let has_path = text(args, PATH).is_some();
             // Without a tool's name, the names of the arguments must say enough.
-            let telling = name.is_some() || has_path || text(args, &["old_str", "old_string"]).is_some();
+            let telling =
+                name.is_some() || has_path || text(args, &["old_str", "old_string"]).is_some();
             if let (Some(old), Some(new)) = (old, new)
                 && telling
             {
@@ -142,7 +148,11 @@ fn meaning(name: Option<&str>, args: &Args) -> Meaning {
             if number(args, &["insert_line"]).is_some() {
                 return insertion(args);
             }
-            let named = if name.is_some() { has_path } else { text(args, &["path", "file_path"]).is_some() };
+            let named = if name.is_some() {
+                has_path
+            } else {
+                text(args, &["path", "file_path"]).is_some()
+            };
             if let Some(content) = content
                 && (named || text(args, &["file_text"]).is_some())
             {
@@ -160,12 +170,21 @@ fn meaning(name: Option<&str>, args: &Args) -> Meaning {
 
 fn insertion(args: &Args) -> Meaning {
     match text(args, INSERTED) {
-        Some(new) => Meaning::Change(Change::Insert { new: new.lines(), after: number(args, &["insert_line", "line"]) }),
+        Some(new) => Meaning::Change(Change::Insert {
+            new: new.lines(),
+            after: number(args, &["insert_line", "line"]),
+        }),
         None => Meaning::Lacks("new_str"),
     }
 }
 
-fn add(scan: &mut Scan, meaning: Meaning, path: Option<String>, bytes: Range<usize>, closed: bool) -> bool {
+fn add(
+    scan: &mut Scan,
+    meaning: Meaning,
+    path: Option<String>,
+    bytes: Range<usize>,
+    closed: bool,
+) -> bool {
     let what = match meaning {
         Meaning::Nothing => return false,
         Meaning::Lacks(what) => what,
@@ -178,6 +197,11 @@ fn add(scan: &mut Scan, meaning: Meaning, path: Option<String>, bytes: Range<usi
             return true;
         }
     };
-    scan.note(bytes, note::INCOMPLETE_CALL, format!("the call of an editing tool lacks `{what}`"), true);
+    scan.note(
+        bytes,
+        note::INCOMPLETE_CALL,
+        format!("the call of an editing tool lacks `{what}`"),
+        true,
+    );
     true
 }

@@ -44,9 +44,40 @@ pub(super) struct Block {
 }
 
 const PROSE: [&str; 34] = [
-    "bash", "sh", "shell", "zsh", "fish", "console", "shell-session", "shellsession", "terminal", "powershell", "ps1",
-    "cmd", "bat", "text", "txt", "plain", "plaintext", "output", "stdout", "stderr", "log", "logs", "traceback",
-    "error", "json", "jsonl", "md", "markdown", "diff", "patch", "xml", "mermaid", "tool_code", "tool_call",
+    "bash",
+    "sh",
+    "shell",
+    "zsh",
+    "fish",
+    "console",
+    "shell-session",
+    "shellsession",
+    "terminal",
+    "powershell",
+    "ps1",
+    "cmd",
+    "bat",
+    "text",
+    "txt",
+    "plain",
+    "plaintext",
+    "output",
+    "stdout",
+    "stderr",
+    "log",
+    "logs",
+    "traceback",
+    "error",
+    "json",
+    "jsonl",
+    "md",
+    "markdown",
+    "diff",
+    "patch",
+    "xml",
+    "mermaid",
+    "tool_code",
+    "tool_call",
 ];
 
 /// Fence characters at the start of a line after up to three spaces: (byte, run, indent).
@@ -105,7 +136,9 @@ pub(super) fn read_opening(line: &[u8]) -> Option<Opening> {
     for word in words {
         let word = word.trim_matches(['{', '}', ',']);
         let value = match word.split_once('=') {
-            Some(("title" | "file" | "filename" | "path" | "name", value)) => value.trim_matches(['"', '\'']),
+            Some(("title" | "file" | "filename" | "path" | "name", value)) => {
+                value.trim_matches(['"', '\''])
+            }
             Some(_) => continue,
             None => word.trim_matches(['"', '\'', '(', ')', '`', '*']),
         };
@@ -123,11 +156,11 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads the block that opens at `at`.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let text = scan.text();
     let (line, start) = line_at(text, at);
     let Some(opening) = read_opening(line) else { return Outcome::NotHere };
-    let close = next_line_where(text, start, |line, _| opening.open.closed_by(line));
+    let close = scan.fence_end(opening.open, start);
     let body = start..close.unwrap_or(text.len()).max(start);
     let end = close.map_or(text.len(), |close| line_end(text, close));
     let (first, second) = line_at(text, start);
@@ -136,33 +169,103 @@ pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
     let prose = PROSE.contains(&opening.language.as_str());
     // Another notation makes the block a wrapper when it starts here at the latest.
     let is_code = path.is_some() || !prose && !opening.language.is_empty();
-    let heading = is_blank(first) || path_of_line(first).is_some() || path_of_comment(first).is_some();
+    let heading =
+        is_blank(first) || path_of_line(first).is_some() || path_of_comment(first).is_some();
     let reach = match (is_code, heading) {
         (false, _) => body.end,
         (true, true) => line_end(text, second).min(body.end),
         (true, false) => second.min(body.end),
     };
-    let format = Format::Fence;
-    let hint = path.clone();
     let block = Block { named: path.is_some(), prose };
-    let path = path.unwrap_or_default();
     let is_diff = matches!(opening.language.as_str(), "diff" | "patch");
-    let mut notes = Vec::new();
-    let bare = is_diff.then(|| unified_diff::read_bare(text, body.clone())).flatten();
-    let (change, block, format) = match bare {
-        Some(hunks) => {
-            let what = "a diff without file header and line numbers".to_owned();
-            notes.push(Note { bytes: at..end, kind: note::NO_FILE_HEADER, what, skipped: false });
-            (Change::Hunks(hunks), None, Format::UnifiedDiff)
+    let closed = close.is_some();
+    let (hint, inside) = (path.clone(), body.clone());
+    let fallback = Box::new(move || {
+        let mut notes = Vec::new();
+        let mut note = |kind, what: &str| {
+            notes.push(Note { bytes: at..end, kind, what: what.to_owned(), skipped: false });
+        };
+        if !closed {
+            note(note::UNCLOSED, "a fence without its end");
         }
-        None => (Change::Write { new: block_lines(text, body.clone(), opening.open.indent) }, Some(block), format),
-    };
-    if close.is_none() {
-        let what = "a fence without its end".to_owned();
-        notes.push(Note { bytes: at..end, kind: note::UNCLOSED, what, skipped: false });
+        let bare = is_diff.then(|| unified_diff::read_bare(text, inside.clone())).flatten();
+        let path = path.unwrap_or_default();
+        let (change, block, format) = match bare {
+            Some(hunks) => {
+                note(note::NO_FILE_HEADER, "a diff without file header and line numbers");
+                (Change::Hunks(hunks), None, Format::UnifiedDiff)
+            }
+            None => {
+                let new = block_lines(text, inside, opening.open.indent);
+                (Change::Write { new }, Some(block), Format::Fence)
+            }
+        };
+        (
+            Found { edit: Edit { format, path, old_path: None, change, bytes: at..end }, block },
+            notes,
+        )
+    });
+    Outcome::Container(Container { body, reach, end, hint, fence: Some(opening.open), fallback })
+}
+
+/// All lines that can close a fence, found in one pass, by character.
+#[derive(Debug, Default)]
+pub(super) struct Closings {
+    backticks: Vec<Closing>,
+    tildes: Vec<Closing>,
+}
+
+#[derive(Debug)]
+struct Closing {
+    at: usize,
+    length: usize,
+    /// Number of the next longer one.
+    longer: usize,
+}
+
+impl Closings {
+    /// Finds them.
+    pub(super) fn new(text: &[u8]) -> Self {
+        let mut closings = Closings::default();
+        let mut at = 0;
+        while at < text.len() {
+            let (line, next) = line_at(text, at);
+            if let Some(open) = run(line)
+                && open.closed_by(line)
+            {
+                let list =
+                    if open.byte == b'`' { &mut closings.backticks } else { &mut closings.tildes };
+                list.push(Closing { at, length: open.length, longer: usize::MAX });
+            }
+            at = next;
+        }
+        for list in [&mut closings.backticks, &mut closings.tildes] {
+            let mut shorter: Vec<usize> = Vec::new();
+            for i in 0..list.len() {
+                while let Some(&top) = shorter.last()
+                    && list[top].length < list[i].length
+                {
+                    list[top].longer = i;
+                    shorter.pop();
+                }
+                shorter.push(i);
+            }
+        }
+        closings
     }
-    let edit = Edit { format, path, old_path: None, change, bytes: at..end };
-    Outcome::Container(Container { body, reach, end, hint, fence: Some(opening.open), fallback: Found { edit, block }, notes })
+
+    /// The first line at or after `from` that closes the fence.
+    pub(super) fn find(&self, open: Open, from: usize) -> Option<usize> {
+        let list = if open.byte == b'`' { &self.backticks } else { &self.tildes };
+        let mut number = list.partition_point(|closing| closing.at < from);
+        loop {
+            let closing = list.get(number)?;
+            if closing.length >= open.length {
+                return Some(closing.at);
+            }
+            number = closing.longer;
+        }
+    }
 }
 
 /// The lines of a block, without the spaces that stand before its fence too.
@@ -180,7 +283,9 @@ pub(super) fn unwrap(text: &[u8], body: Range<usize>) -> Range<usize> {
     let Some(inside) = text.get(..body.end) else { return body };
     let (first, start) = line_at(inside, body.start);
     let Some(opening) = read_opening(first) else { return body };
-    let Some(close) = next_line_where(inside, start, |line, _| opening.open.closed_by(line)) else { return body };
+    let Some(close) = next_line_where(inside, start, |line, _| opening.open.closed_by(line)) else {
+        return body;
+    };
     let end = line_end(inside, close);
     if is_blank(&inside[end..].replace("\n", "")) { start..close } else { body }
 }
@@ -190,26 +295,32 @@ pub(super) fn choose(found: Vec<Found>, notes: &mut Vec<Note>, config: &EditConf
     let others = found.iter().any(|found| found.block.is_none());
     let blocks = found.iter().filter(|found| found.block.is_some()).count();
     let mut edits = Vec::with_capacity(found.len());
+    let mut skipped = rustc_hash::FxHashSet::default();
     for Found { edit, block } in found {
         let reason = match (block, config.fences) {
             (None, _) | (_, Fences::Always) => None,
-            (Some(_), Fences::Never) => Some((note::FENCES_OFF, "a code block, and `fences` is `never`")),
+            (Some(_), Fences::Never) => {
+                Some((note::FENCES_OFF, "a code block, and `fences` is `never`"))
+            }
             (Some(block), Fences::Auto) if block.named => None,
             (Some(_), Fences::Auto) if others => {
                 Some((note::UNNAMED_FENCE, "a code block without a file name beside other edits"))
             }
-            (Some(block), Fences::Auto) if block.prose && blocks > 1 => {
-                Some((note::UNNAMED_FENCE, "a block of a shell, an output or prose without a file name"))
-            }
+            (Some(block), Fences::Auto) if block.prose && blocks > 1 => Some((
+                note::UNNAMED_FENCE,
+                "a block of a shell, an output or prose without a file name",
+            )),
             _ => None,
         };
         match reason {
             None => edits.push(edit),
             Some((kind, what)) => {
-                notes.retain(|note| !(note.kind == note::UNCLOSED && note.bytes == edit.bytes));
+                skipped.insert(edit.bytes.start);
                 notes.push(Note { bytes: edit.bytes, kind, what: what.to_owned(), skipped: true });
             }
         }
     }
+    // A skipped block needs no second note.
+    notes.retain(|note| note.kind != note::UNCLOSED || !skipped.contains(&note.bytes.start));
     edits
 }

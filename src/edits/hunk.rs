@@ -4,7 +4,14 @@ use super::text::{is_blank, line_at};
 use super::{Hunk, HunkLine, SourceLine};
 
 /// Adds a line of the response to a hunk; its text starts after the first `prefix` bytes.
-pub(super) fn push(hunk: &mut Hunk, kind: HunkLine, text: &[u8], at: usize, next: usize, prefix: usize) {
+pub(super) fn push(
+    hunk: &mut Hunk,
+    kind: HunkLine,
+    text: &[u8],
+    at: usize,
+    next: usize,
+    prefix: usize,
+) {
     let line = text.get(at..next).unwrap_or_default();
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let own = line.get(prefix.min(line.len())..).unwrap_or_default();
@@ -22,7 +29,11 @@ pub(super) fn kind_of(line: &[u8]) -> Option<HunkLine> {
 }
 
 /// Offset after the blank lines from `at` on, when a line that passes the test follows them.
-pub(super) fn blank_run(text: &[u8], at: usize, test: impl Fn(&[u8], usize) -> bool) -> Option<usize> {
+pub(super) fn blank_run(
+    text: &[u8],
+    at: usize,
+    test: impl Fn(&[u8], usize) -> bool,
+) -> Option<usize> {
     let mut end = at;
     while end < text.len() {
         let (line, next) = line_at(text, end);

@@ -121,18 +121,23 @@ impl Reader<'_> {
 
     fn scalar(&mut self) -> Kind {
         let rest = &self.text[self.at..];
-        let length =
-            rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.')).count();
+        let length = rest
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'+' | b'.'))
+            .count();
         let word = &rest[..length];
         self.at += length;
         let number = || std::str::from_utf8(word).ok()?.parse().ok();
         if word.iter().all(u8::is_ascii_digit) {
             return number().map_or(Kind::Other, Kind::Number);
         }
-        let numeric = word.iter().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E'));
+        let numeric = word
+            .iter()
+            .all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E'));
         if !numeric && !matches!(word, b"true" | b"false" | b"null") {
             self.at -= length;
-            self.state = if self.at + length == self.text.len() { State::Truncated } else { State::Broken };
+            self.state =
+                if self.at + length == self.text.len() { State::Truncated } else { State::Broken };
         }
         Kind::Other
     }
@@ -288,7 +293,10 @@ fn push_escape(bytes: &mut Vec<u8>, spelled: &[u8]) -> usize {
 }
 
 fn hex4(spelled: &[u8], at: usize) -> Option<u32> {
-    spelled.get(at..at + 4)?.iter().try_fold(0, |value, &byte| Some(value * 16 + char::from(byte).to_digit(16)?))
+    spelled
+        .get(at..at + 4)?
+        .iter()
+        .try_fold(0, |value, &byte| Some(value * 16 + char::from(byte).to_digit(16)?))
 }
 
 #[cfg(test)]

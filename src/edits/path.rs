@@ -83,8 +83,15 @@ pub(super) fn name_text(name: &[u8]) -> String {
 
 /// True for a word that reads as the name of a file: its last part has an extension, or is a well-known name.
 pub(super) fn is_path(word: &str) -> bool {
-    let odd = |c: char| c.is_whitespace() || c.is_control() || "<>\"|?*`(){}=,;\u{201c}\u{201d}".contains(c);
-    if word.is_empty() || word.len() > 255 || word.contains(odd) || word.contains("://") || word.starts_with('-') {
+    let odd = |c: char| {
+        c.is_whitespace() || c.is_control() || "<>\"|?*`(){}=,;\u{201c}\u{201d}".contains(c)
+    };
+    if word.is_empty()
+        || word.len() > 255
+        || word.contains(odd)
+        || word.contains("://")
+        || word.starts_with('-')
+    {
         return false;
     }
     let last = word.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -95,7 +102,9 @@ pub(super) fn is_path(word: &str) -> bool {
         Some((stem, extension)) => {
             extension.len() <= 12
                 && extension.starts_with(|c: char| c.is_ascii_alphabetic())
-                && extension.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '+')
+                && extension
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-' || c == '+')
                 && !stem.ends_with('.')
         }
         None => false,

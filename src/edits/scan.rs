@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use bstr::ByteSlice;
 
+use super::fence::Closings;
 use super::tags::{Role, Tags};
 use super::text::{Payload, is_blank, line_at, line_end};
 use super::{Change, Edit, EditConfig, Format, Note, Parsed, SourceLine, fence, note};
@@ -17,7 +18,7 @@ use super::{apply_patch, search_replace, tool_call, tool_tags, unified_diff, xml
 struct Notation {
     is_fence: bool,
     next: fn(&Scan, usize) -> Option<usize>,
-    read: fn(&mut Scan, usize) -> Outcome,
+    read: for<'t> fn(&mut Scan<'t>, usize) -> Outcome<'t>,
 }
 
 const NOTATIONS: [Notation; 7] = [
@@ -37,7 +38,7 @@ const PATCHES: [Notation; 2] = [
 ];
 
 /// What reading at a place gave.
-pub(super) enum Outcome {
+pub(super) enum Outcome<'t> {
     /// It is not this notation.
     NotHere,
     /// It is not this notation, and nothing of it starts before this offset.
@@ -45,11 +46,11 @@ pub(super) enum Outcome {
     /// Edits or notes were added; they end here.
     Done(usize),
     /// A block of text that is an edit unless it wraps another notation.
-    Container(Container),
+    Container(Container<'t>),
 }
 
 /// A block of text that is an edit unless another notation starts in it before `reach`.
-pub(super) struct Container {
+pub(super) struct Container<'t> {
     /// Its inside.
     pub(super) body: Range<usize>,
     /// Where another notation must start at the latest to make it a wrapper.
@@ -60,10 +61,9 @@ pub(super) struct Container {
     pub(super) hint: Option<String>,
     /// Its fence, when it is one.
     pub(super) fence: Option<fence::Open>,
-    /// The edit that it is otherwise.
-    pub(super) fallback: Found,
-    /// Notes to that edit.
-    pub(super) notes: Vec<Note>,
+    /// Makes the edit that it is otherwise, with notes to it. Not before it is needed: a body that is not closed goes on
+    /// to the end of the text, and there may be many.
+    pub(super) fallback: Box<dyn FnOnce() -> (Found, Vec<Note>) + 't>,
 }
 
 /// An edit, and what is known of its block when it is a fenced one.
@@ -86,15 +86,25 @@ pub(super) struct Scan<'t> {
     full: &'t [u8],
     limit: usize,
     tags: &'t Tags,
+    closings: &'t Closings,
     found: Vec<Found>,
     notes: Vec<Note>,
-    containers: Vec<Container>,
+    containers: Vec<Container<'t>>,
     wrapper: Option<Wrapper>,
 }
 
 impl<'t> Scan<'t> {
-    fn new(full: &'t [u8], tags: &'t Tags) -> Self {
-        Scan { full, limit: full.len(), tags, found: vec![], notes: vec![], containers: vec![], wrapper: None }
+    fn new(full: &'t [u8], tags: &'t Tags, closings: &'t Closings) -> Self {
+        Scan {
+            full,
+            limit: full.len(),
+            tags,
+            closings,
+            found: vec![],
+            notes: vec![],
+            containers: vec![],
+            wrapper: None,
+        }
     }
 
     /// The text up to where reading may go.
@@ -110,6 +120,11 @@ impl<'t> Scan<'t> {
     /// The tags of the whole text.
     pub(super) fn tags(&self) -> &'t Tags {
         self.tags
+    }
+
+    /// Where the line starts that closes a fence, looked for from the line at `from` on.
+    pub(super) fn fence_end(&self, open: fence::Open, from: usize) -> Option<usize> {
+        self.closings.find(open, from).filter(|&at| at < self.limit)
     }
 
     /// The file named by what stands around the place that is read.
@@ -148,15 +163,21 @@ impl<'t> Scan<'t> {
     }
 
     /// Adds a note.
-    pub(super) fn note(&mut self, bytes: Range<usize>, kind: &'static str, what: impl Into<String>, skipped: bool) {
+    pub(super) fn note(
+        &mut self,
+        bytes: Range<usize>,
+        kind: &'static str,
+        what: impl Into<String>,
+        skipped: bool,
+    ) {
         self.notes.push(Note { bytes, kind, what: what.into(), skipped });
     }
 
     /// Adds the edits of a patch that is spelled in a tool call's argument, with offsets in the response; each takes
     /// `bytes` when it is the only one. False when there are none.
     pub(super) fn add_nested(&mut self, patch: &Payload, bytes: Range<usize>) -> bool {
-        let tags = Tags::default();
-        let mut inner = Scan::new(&patch.text, &tags);
+        let (tags, closings) = (Tags::default(), Closings::default());
+        let mut inner = Scan::new(&patch.text, &tags, &closings);
         inner.run(0, &PATCHES, None);
         let Scan { found, notes, .. } = inner;
         let any = !found.is_empty() || !notes.is_empty();
@@ -180,7 +201,8 @@ impl<'t> Scan<'t> {
     /// closing tag does.
     fn run(&mut self, mut pos: usize, notations: &[Notation], draft: Option<(usize, usize)>) {
         // Where each notation may start next; `None` once there is nothing more.
-        let mut heads: Vec<Option<usize>> = notations.iter().map(|notation| (notation.next)(self, pos)).collect();
+        let mut heads: Vec<Option<usize>> =
+            notations.iter().map(|notation| (notation.next)(self, pos)).collect();
         let mut think = self.next_think(pos);
         let mut drafts = draft.map(|(end, after)| (end, after, 0));
         if let Some((end, ..)) = drafts {
@@ -228,7 +250,12 @@ impl<'t> Scan<'t> {
                 let Some((end, after, first)) = drafts.take() else { return };
                 for Found { edit, .. } in self.found.drain(first..) {
                     let what = "an edit inside a thinking section".to_owned();
-                    self.notes.push(Note { bytes: edit.bytes, kind: note::IN_THINKING, what, skipped: true });
+                    self.notes.push(Note {
+                        bytes: edit.bytes,
+                        kind: note::IN_THINKING,
+                        what,
+                        skipped: true,
+                    });
                 }
                 self.limit = self.full.len();
                 self.wrapper = None;
@@ -272,7 +299,8 @@ impl<'t> Scan<'t> {
     /// The containers around what was just read are its wrappers.
     fn open_wrapper(&mut self) {
         for container in self.containers.drain(..) {
-            let hint = container.hint.or_else(|| self.wrapper.take().and_then(|wrapper| wrapper.hint));
+            let hint =
+                container.hint.or_else(|| self.wrapper.take().and_then(|wrapper| wrapper.hint));
             let end = if container.fence.is_some() { usize::MAX } else { container.end };
             self.wrapper = Some(Wrapper { fence: container.fence, hint, end });
         }
@@ -281,8 +309,9 @@ impl<'t> Scan<'t> {
     /// The innermost container wraps nothing: it is the edit itself. The offset after it.
     fn close_container(&mut self, pos: usize) -> usize {
         let Some(container) = self.containers.pop() else { return pos };
-        self.found.push(container.fallback);
-        self.notes.extend(container.notes);
+        let (found, notes) = (container.fallback)();
+        self.found.push(found);
+        self.notes.extend(notes);
         self.open_wrapper();
         container.end.max(pos)
     }
@@ -326,24 +355,30 @@ fn lone_think_end(text: &[u8], tags: &Tags) -> Option<(usize, usize)> {
     let tag = tags.first_with(|role| role == Role::Think).filter(|tag| tag.closing)?;
     let start = text[..tag.start].rfind_byte(b'\n').map_or(0, |i| i + 1);
     let after = &text[tag.end..line_end(text, tag.end)];
-    let alone = is_blank(&text[start..tag.start]) && is_blank(after.strip_suffix(b"\n").unwrap_or(after));
+    let alone =
+        is_blank(&text[start..tag.start]) && is_blank(after.strip_suffix(b"\n").unwrap_or(after));
     alone.then_some((tag.start, tag.end))
 }
 
 /// See [`super::parse`].
 pub(super) fn parse(response: &[u8], config: &EditConfig) -> Parsed {
-    let tags = Tags::new(response);
+    let (tags, closings) = (Tags::new(response), Closings::new(response));
     let lone = lone_think_end(response, &tags);
-    let mut scan = Scan::new(response, &tags);
+    let mut scan = Scan::new(response, &tags, &closings);
     scan.run(0, &NOTATIONS, None);
     if let Some((end, after)) = lone {
         // Unless the tag is content of an edit that is whole, what stands before it is a draft.
         let is_content = scan.found.iter().any(|Found { edit, .. }| {
-            let around = edit.bytes.start < end && end < edit.bytes.end && edit.format != Format::Fence;
-            around && !scan.notes.iter().any(|n| n.kind == note::UNCLOSED && n.bytes.contains(&edit.bytes.start))
+            let around =
+                edit.bytes.start < end && end < edit.bytes.end && edit.format != Format::Fence;
+            around
+                && !scan
+                    .notes
+                    .iter()
+                    .any(|n| n.kind == note::UNCLOSED && n.bytes.contains(&edit.bytes.start))
         });
         if !is_content {
-            scan = Scan::new(response, &tags);
+            scan = Scan::new(response, &tags, &closings);
             scan.run(0, &NOTATIONS, Some((end, after)));
         }
     }

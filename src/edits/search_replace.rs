@@ -38,7 +38,7 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads the block whose opening line starts at `at`.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let text = scan.text();
     let (first, body) = line_at(text, at);
     let Some(count) = opening(first) else { return Outcome::NotHere };
@@ -95,8 +95,13 @@ fn path_of_block(scan: &Scan, at: usize) -> String {
     let before = line_before(text, at);
     let direct = before.and_then(|(line, _)| path_of_line(line));
     let around = || match before {
-        Some((line, start)) => fence::read_opening(line).and_then(|open| open.path().or_else(|| path_before(text, start))),
+        Some((line, start)) => fence::read_opening(line)
+            .and_then(|open| open.path().or_else(|| path_before(text, start))),
         None => None,
     };
-    direct.or_else(around).or_else(|| scan.hint()).or_else(|| scan.last_path(Format::SearchReplace)).unwrap_or_default()
+    direct
+        .or_else(around)
+        .or_else(|| scan.hint())
+        .or_else(|| scan.last_path(Format::SearchReplace))
+        .unwrap_or_default()
 }

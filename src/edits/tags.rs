@@ -113,7 +113,9 @@ impl Tags {
         for start in memchr::memchr_iter(b'<', text) {
             let Some(tag) = read_tag(text, start) else { continue };
             // Numbers of tags fit in u32 for texts up to 12 GiB; beyond, tags are left out.
-            let Some(number) = u32::try_from(tags.len()).ok().filter(|&n| n < u32::MAX) else { break };
+            let Some(number) = u32::try_from(tags.len()).ok().filter(|&n| n < u32::MAX) else {
+                break;
+            };
             let stack = &mut open[usize::from(tag.name)];
             if !tag.closing {
                 stack.push(number);
@@ -152,7 +154,8 @@ impl Tags {
     /// The first closing tag of the same name after an opening tag.
     pub(super) fn next_closing(&self, opening: Tag) -> Option<Tag> {
         let closing = self.closing.get(usize::from(opening.name))?;
-        let next = closing.partition_point(|&number| self.tags[number as usize].start < opening.end);
+        let next =
+            closing.partition_point(|&number| self.tags[number as usize].start < opening.end);
         closing.get(next).map(|&number| self.tags[number as usize])
     }
 
@@ -187,7 +190,13 @@ fn read_tag(text: &[u8], start: usize) -> Option<Tag> {
             _ => at += 1,
         }
     }
-    Some(Tag { start, end: start + at + 1, mate: u32::MAX, name: u8::try_from(name).ok()?, closing })
+    Some(Tag {
+        start,
+        end: start + at + 1,
+        mate: u32::MAX,
+        name: u8::try_from(name).ok()?,
+        closing,
+    })
 }
 
 /// The value of the first attribute that has one of the names; quoted, or bare up to white space.
@@ -198,7 +207,10 @@ pub(super) fn attribute(text: &[u8], tag: Tag, names: &[&str]) -> Option<String>
     rest = rest.get(rest.iter().take_while(|b| b.is_ascii_lowercase() || **b == b'_').count()..)?;
     loop {
         rest = rest.trim_start();
-        let length = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')).count();
+        let length = rest
+            .iter()
+            .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+            .count();
         let name = rest.get(..length)?;
         rest = rest.get(length..)?.trim_start();
         let Some(after) = rest.strip_prefix(b"=") else {
@@ -232,9 +244,9 @@ pub(super) fn attribute(text: &[u8], tag: Tag, names: &[&str]) -> Option<String>
 pub(super) fn call_name(text: &[u8], tag: Tag) -> Option<String> {
     let inside = text.get(tag.start + 1..tag.end.checked_sub(1)?)?;
     match inside.split_once_str(b"=") {
-        Some((b"function" | b"parameter", value)) => {
-            Some(super::path::name_text(value.trim_with(|c| c.is_whitespace() || c == '"' || c == '\'')))
-        }
+        Some((b"function" | b"parameter", value)) => Some(super::path::name_text(
+            value.trim_with(|c| c.is_whitespace() || c == '"' || c == '\''),
+        )),
         _ => attribute(text, tag, &["name"]),
     }
 }

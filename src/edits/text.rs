@@ -38,7 +38,11 @@ pub(super) fn is_line_start(text: &[u8], at: usize) -> bool {
 }
 
 /// The first line at or after `from` that passes the test, which gets the line and the offset of the next one.
-pub(super) fn next_line_where(text: &[u8], from: usize, test: impl Fn(&[u8], usize) -> bool) -> Option<usize> {
+pub(super) fn next_line_where(
+    text: &[u8],
+    from: usize,
+    test: impl Fn(&[u8], usize) -> bool,
+) -> Option<usize> {
     let mut at = if is_line_start(text, from) { from } else { line_end(text, from) };
     while at < text.len() {
         let (line, next) = line_at(text, at);

@@ -10,10 +10,10 @@ use bstr::ByteSlice;
 
 use super::call::{Arg, Args, Call, add_call};
 use super::json::{self, Kind, State, Value};
+use super::note;
 use super::path::name_text;
 use super::scan::{Outcome, Scan};
 use super::text::Map;
-use super::note;
 
 /// The next `{` before a quoted key.
 pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
@@ -27,7 +27,7 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads the object at `at` and the calls in it.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let text = scan.text();
     let document = json::read(text, at);
     let mut any = false;
@@ -45,7 +45,8 @@ pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
             if !source.names_an_edit(&document.value) {
                 return Outcome::NotHere;
             }
-            let what = format!("the JSON of a tool call cannot be read after {} bytes", document.end - at);
+            let what =
+                format!("the JSON of a tool call cannot be read after {} bytes", document.end - at);
             scan.note(at..document.end, note::MALFORMED_JSON, what, true);
             Outcome::Done(document.end)
         }
@@ -62,16 +63,22 @@ const NAME: [&str; 4] = ["name", "tool", "tool_name", "recipient_name"];
 const ARGUMENTS: [&str; 5] = ["arguments", "input", "parameters", "args", "params"];
 
 impl<'t> Source<'t> {
-    fn field<'a>(&self, entries: &'a [(std::ops::Range<usize>, Value)], names: &[&str]) -> Option<&'a Value> {
+    fn field<'a>(
+        &self,
+        entries: &'a [(std::ops::Range<usize>, Value)],
+        names: &[&str],
+    ) -> Option<&'a Value> {
         names.iter().find_map(|name| {
-            let is_it = |key: &std::ops::Range<usize>| self.text.get(key.clone()) == Some(name.as_bytes());
+            let is_it =
+                |key: &std::ops::Range<usize>| self.text.get(key.clone()) == Some(name.as_bytes());
             entries.iter().find(|(key, _)| is_it(key)).map(|(_, value)| value)
         })
     }
 
     fn string(&self, value: &Value) -> Option<String> {
         let is_string = matches!(value.kind, Kind::String) && value.bytes.len() < 4096;
-        is_string.then(|| name_text(json::decode(self.text, value, self.outer.as_ref()).text.trim()))
+        is_string
+            .then(|| name_text(json::decode(self.text, value, self.outer.as_ref()).text.trim()))
     }
 
     /// Adds every call in a value. `closed` is false when the text ends inside it.
@@ -119,13 +126,19 @@ impl<'t> Source<'t> {
                 }
                 Kind::String => {
                     let payload = json::decode(self.text, arguments, self.outer.as_ref());
-                    let inner = Source { text: &payload.text, outer: Some(Rc::clone(&payload.map)) };
+                    let inner =
+                        Source { text: &payload.text, outer: Some(Rc::clone(&payload.map)) };
                     let start = payload.text.iter().take_while(|b| b.is_ascii_whitespace()).count();
                     let document = json::read(&payload.text, start);
                     let args = match (&document.value.kind, document.state) {
-                        (Kind::Object(entries), State::Complete | State::Truncated) => inner.args(entries),
-                        (Kind::Object(_), State::Broken) if inner.names_an_edit(&document.value) => {
-                            let what = "the arguments of a tool call are a string that is no JSON".to_owned();
+                        (Kind::Object(entries), State::Complete | State::Truncated) => {
+                            inner.args(entries)
+                        }
+                        (Kind::Object(_), State::Broken)
+                            if inner.names_an_edit(&document.value) =>
+                        {
+                            let what = "the arguments of a tool call are a string that is no JSON"
+                                .to_owned();
                             scan.note(bytes, note::MALFORMED_JSON, what, true);
                             return Some(true);
                         }
@@ -141,7 +154,9 @@ impl<'t> Source<'t> {
             (name, None) => add_call(scan, Call { name, args: self.args(entries), bytes, closed }),
             // `{"command": …, "input": …}` and the like: arguments themselves.
             (None, Some(arguments)) => match &arguments.kind {
-                Kind::String => add_call(scan, Call { name: None, args: self.args(entries), bytes, closed }),
+                Kind::String => {
+                    add_call(scan, Call { name: None, args: self.args(entries), bytes, closed })
+                }
                 _ => false,
             },
         };
@@ -156,7 +171,11 @@ impl<'t> Source<'t> {
                 Kind::String => {
                     let payload = json::decode(self.text, value, self.outer.as_ref());
                     let text = std::borrow::Cow::Owned(payload.text.into_owned());
-                    Arg::Text(super::text::Payload { text, map: payload.map, closed: payload.closed })
+                    Arg::Text(super::text::Payload {
+                        text,
+                        map: payload.map,
+                        closed: payload.closed,
+                    })
                 }
                 Kind::Number(number) => Arg::Number(*number),
                 Kind::Array(values) => Arg::List(
@@ -188,7 +207,11 @@ impl<'t> Source<'t> {
             .iter()
             .filter(|(_, value)| flat(value))
             .flat_map(|(key, value)| {
-                let value = Value { bytes: value.bytes.clone(), closed: value.closed, kind: scalar(&value.kind) };
+                let value = Value {
+                    bytes: value.bytes.clone(),
+                    closed: value.closed,
+                    kind: scalar(&value.kind),
+                };
                 self.args(&[(key.clone(), value)])
             })
             .collect()
@@ -199,10 +222,14 @@ impl<'t> Source<'t> {
         let Kind::Object(entries) = &value.kind else { return false };
         let editing = |name: &str| {
             let name = name.to_ascii_lowercase();
-            ["edit", "write", "replace", "create_file", "apply_patch", "insert"].iter().any(|word| name.contains(word))
+            ["edit", "write", "replace", "create_file", "apply_patch", "insert"]
+                .iter()
+                .any(|word| name.contains(word))
         };
         let word = |names: &[&str]| self.field(entries, names).and_then(|value| self.string(value));
-        if word(&NAME).is_some_and(|name| editing(&name)) && self.field(entries, &ARGUMENTS).is_some() {
+        if word(&NAME).is_some_and(|name| editing(&name))
+            && self.field(entries, &ARGUMENTS).is_some()
+        {
             return true;
         }
         let command = word(&["command"]);

@@ -14,11 +14,13 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads the call at `at`.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let text = scan.text();
     let tags = scan.tags();
     let mut number = tags.first_from(at);
-    let Some(opening) = tags.get(number).filter(|tag| tag.end <= text.len()) else { return Outcome::NotHere };
+    let Some(opening) = tags.get(number).filter(|tag| tag.end <= text.len()) else {
+        return Outcome::NotHere;
+    };
     let Some(name) = call_name(text, opening) else { return Outcome::NotHere };
     let mut args = Vec::new();
     let mut end = text.len();
@@ -35,7 +37,9 @@ pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
             continue;
         }
         let Some(key) = call_name(text, tag) else { continue };
-        let mate = tags.mate(tag).filter(|&mate| tags.get(mate).is_some_and(|mate| mate.end <= text.len()));
+        let mate = tags
+            .mate(tag)
+            .filter(|&mate| tags.get(mate).is_some_and(|mate| mate.end <= text.len()));
         let (body, is_closed) = match mate.and_then(|mate| Some((mate, tags.get(mate)?))) {
             Some((mate, closing)) => {
                 number = mate + 1;
@@ -56,7 +60,8 @@ pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
         };
         args.push((key, Arg::Text(Payload::verbatim(text, tag_body(text, body), is_closed))));
     }
-    let complete = closed && args.iter().all(|(_, arg)| matches!(arg, Arg::Text(text) if text.closed));
+    let complete =
+        closed && args.iter().all(|(_, arg)| matches!(arg, Arg::Text(text) if text.closed));
     if add_call(scan, Call { name: Some(name), args, bytes: at..end, closed: complete }) {
         Outcome::Done(end)
     } else if closed {

@@ -26,7 +26,7 @@ fn is_header_pair(text: &[u8], line: &[u8], next: usize) -> bool {
 }
 
 /// Reads the diff of one file.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let text = scan.text();
     let (line, _) = line_at(text, at);
     let has_header = line.first() != Some(&b'@');
@@ -125,7 +125,10 @@ impl Reader<'_> {
                         self.unnumbered(scan, bare_section(line));
                     }
                 }
-            } else if self.hunks.is_empty() && kind_of(line).is_some() && !is_header_pair(self.text, line, next) {
+            } else if self.hunks.is_empty()
+                && kind_of(line).is_some()
+                && !is_header_pair(self.text, line, next)
+            {
                 // A file header with changed lines right after it.
                 let before = self.at;
                 self.unnumbered(scan, Vec::new());
@@ -196,7 +199,8 @@ impl Reader<'_> {
                 None => break,
             };
             let prefix = usize::from(kind_of(line).is_some());
-            let (old, new) = (usize::from(kind != HunkLine::Add), usize::from(kind != HunkLine::Delete));
+            let (old, new) =
+                (usize::from(kind != HunkLine::Add), usize::from(kind != HunkLine::Delete));
             overrun |= old > old_due || new > new_due;
             (old_due, new_due) = (old_due.saturating_sub(old), new_due.saturating_sub(new));
             bare_blanks = if bare { bare_blanks + 1 } else { 0 };
@@ -214,15 +218,24 @@ impl Reader<'_> {
         let count = |but: HunkLine| hunk.lines.iter().filter(|(kind, _)| *kind != but).count();
         let (old, new) = (count(HunkLine::Add), count(HunkLine::Delete));
         let number = self.hunks.len() + 1;
-        let what =
-            || format!("hunk {number} declares {}/{}, has {old}/{new}", range.old_count, range.new_count);
+        let what = || {
+            format!(
+                "hunk {number} declares {}/{}, has {old}/{new}",
+                range.old_count, range.new_count
+            )
+        };
         if overrun {
             scan.note(start..self.at, note::WRONG_COUNT, what(), false);
         } else if old < range.old_count || new < range.new_count {
             scan.note(start..self.at, note::SHORT_HUNK, what(), false);
         }
         if unprefixed {
-            scan.note(start..self.at, note::UNPREFIXED_LINE, format!("hunk {number} has lines without a prefix"), false);
+            scan.note(
+                start..self.at,
+                note::UNPREFIXED_LINE,
+                format!("hunk {number} has lines without a prefix"),
+                false,
+            );
         }
         self.hunks.push(hunk);
     }
@@ -242,7 +255,9 @@ impl Reader<'_> {
                 None if is_blank(line) => {
                     let goes_on = |line: &[u8], next| {
                         kind_of(line).is_some() && !is_header_pair(self.text, line, next)
-                            || self.fence.is_some() && !self.closes_fence(line) && !self.is_next_file(line, next, None)
+                            || self.fence.is_some()
+                                && !self.closes_fence(line)
+                                && !self.is_next_file(line, next, None)
                     };
                     let Some(end) = blank_run(self.text, self.at, goes_on) else { break };
                     push_blanks(&mut hunk, self.text, self.at, end);
@@ -291,7 +306,11 @@ impl Reader<'_> {
             };
             for (parent, due) in due.iter_mut().enumerate() {
                 let column = columns.get(parent).copied().unwrap_or(b' ');
-                let counts = if parent == parents { !deleted } else { (column == b'-') == deleted && column != b'+' };
+                let counts = if parent == parents {
+                    !deleted
+                } else {
+                    (column == b'-') == deleted && column != b'+'
+                };
                 *due = due.saturating_sub(usize::from(counts));
             }
             push(&mut hunk, kind, self.text, self.at, next, columns.len());

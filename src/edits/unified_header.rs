@@ -30,7 +30,8 @@ pub(super) fn read_header(text: &[u8], at: usize) -> Option<FileHeader> {
     let line = trim_cr(line);
     let mut header = FileHeader::default();
     let mut git = None;
-    let (mut from, mut to, mut created, mut deleted, mut submodule) = (None, None, false, false, false);
+    let (mut from, mut to, mut created, mut deleted, mut submodule) =
+        (None, None, false, false, false);
     if let Some(rest) = line.strip_prefix(b"diff --git ") {
         git = Some(split_git(rest)?);
     } else if let Some(rest) = combined_name(line) {
@@ -71,7 +72,10 @@ pub(super) fn read_header(text: &[u8], at: usize) -> Option<FileHeader> {
         } else if line.starts_with(b"deleted file mode ") {
             deleted = true;
             submodule |= line.ends_with(b" 160000");
-        } else if line.starts_with(b"old mode ") || line.starts_with(b"new mode ") || line.starts_with(b"mode ") {
+        } else if line.starts_with(b"old mode ")
+            || line.starts_with(b"new mode ")
+            || line.starts_with(b"mode ")
+        {
             header.meta = header.meta.or(Some("mode"));
         } else if line.starts_with(b"index ") {
             submodule |= line.ends_with(b" 160000");
@@ -82,7 +86,9 @@ pub(super) fn read_header(text: &[u8], at: usize) -> Option<FileHeader> {
             end = skip_binary(text, next);
             header.has_content = true;
             break;
-        } else if !(line.starts_with(b"similarity index ") || line.starts_with(b"dissimilarity index ")) {
+        } else if !(line.starts_with(b"similarity index ")
+            || line.starts_with(b"dissimilarity index "))
+        {
             break;
         }
         header.has_content = true;
@@ -101,7 +107,8 @@ pub(super) fn read_header(text: &[u8], at: usize) -> Option<FileHeader> {
         (None, None) => return None,
     };
     let new = to.or(new);
-    let moved = from.or_else(|| old.clone().filter(|old| new.as_ref().is_some_and(|new| new != old)));
+    let moved =
+        from.or_else(|| old.clone().filter(|old| new.as_ref().is_some_and(|new| new != old)));
     header.old_path = moved.filter(|_| new.is_some()).map(|name| name_text(&name));
     header.path = name_text(&new.or(old)?);
     Some(header)
@@ -131,8 +138,12 @@ fn strip_prefixes((old, new): Names) -> Names {
         None => Some(None),
         Some(name) => name.strip_prefix(prefix).map(|rest| Some(rest.to_vec())),
     };
-    for (old_prefix, new_prefix) in [("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/")] {
-        if let (Some(old), Some(new)) = (strip(&old, old_prefix.as_bytes()), strip(&new, new_prefix.as_bytes())) {
+    for (old_prefix, new_prefix) in
+        [("a/", "b/"), ("i/", "w/"), ("c/", "i/"), ("c/", "w/"), ("o/", "w/")]
+    {
+        if let (Some(old), Some(new)) =
+            (strip(&old, old_prefix.as_bytes()), strip(&new, new_prefix.as_bytes()))
+        {
             return (old, new);
         }
     }
@@ -236,15 +247,24 @@ mod tests {
             (String::from_utf8(old).expect("UTF-8"), String::from_utf8(new).expect("UTF-8"))
         };
         assert_eq!(split("a/x b/y.txt b/x b/y.txt"), ("a/x b/y.txt".into(), "b/x b/y.txt".into()));
-        assert_eq!(split("a/plain.txt \"b/na\\303\\257ve.txt\""), ("a/plain.txt".into(), "b/naïve.txt".into()));
+        assert_eq!(
+            split("a/plain.txt \"b/na\\303\\257ve.txt\""),
+            ("a/plain.txt".into(), "b/naïve.txt".into())
+        );
         assert_eq!(split("\"a/\\tx\" b/y"), ("a/\tx".into(), "b/y".into()));
         assert_eq!(split("old new"), ("old".into(), "new".into()));
     }
 
     #[test]
     fn marked_names_end_at_a_tab() {
-        assert_eq!(marked_name(b"a/f.c\t2024-01-02 03:04:05.000000000 +0000"), Some(b"a/f.c".to_vec()));
-        assert_eq!(marked_name("\"b/中\\\".txt\"".as_bytes()), Some("b/中\".txt".as_bytes().to_vec()));
+        assert_eq!(
+            marked_name(b"a/f.c\t2024-01-02 03:04:05.000000000 +0000"),
+            Some(b"a/f.c".to_vec())
+        );
+        assert_eq!(
+            marked_name("\"b/中\\\".txt\"".as_bytes()),
+            Some("b/中\".txt".as_bytes().to_vec())
+        );
         assert_eq!(marked_name(b"/dev/null"), None);
     }
 

@@ -23,7 +23,7 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
 }
 
 /// Reads the edit whose tag starts at `at`.
-pub(super) fn read(scan: &mut Scan, at: usize) -> Outcome {
+pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let tags = scan.tags();
     let number = tags.first_from(at);
     match tags.get(number).filter(|tag| tag.end <= scan.text().len()) {
@@ -48,10 +48,11 @@ fn mate(tags: &Tags, tag: Tag, limit: usize) -> Option<(usize, Tag)> {
 }
 
 /// A pair outside of a block: the second tag follows the first with nothing between.
-fn read_pair(scan: &mut Scan, old: Tag) -> Outcome {
+fn read_pair<'t>(scan: &mut Scan<'t>, old: Tag) -> Outcome<'t> {
     let (text, tags) = (scan.text(), scan.tags());
     let Some((number, old_end)) = mate(tags, old, text.len()) else { return Outcome::NotHere };
-    let Some(new) = tags.get(number + 1).filter(|tag| !tag.closing && tag.role() == Role::New) else {
+    let Some(new) = tags.get(number + 1).filter(|tag| !tag.closing && tag.role() == Role::New)
+    else {
         return Outcome::NotHere;
     };
     let Some((_, new_end)) = mate(tags, new, text.len()) else { return Outcome::NotHere };
@@ -63,7 +64,13 @@ fn read_pair(scan: &mut Scan, old: Tag) -> Outcome {
         new: lines_of(text, tag_body(text, new.end..new_end.start)),
     };
     let path = scan.hint().unwrap_or_default();
-    scan.edit(Edit { format: Format::Xml, path, old_path: None, change, bytes: old.start..new_end.end });
+    scan.edit(Edit {
+        format: Format::Xml,
+        path,
+        old_path: None,
+        change,
+        bytes: old.start..new_end.end,
+    });
     Outcome::Done(new_end.end)
 }
 
@@ -110,23 +117,34 @@ fn is_part(role: Role) -> bool {
     matches!(role, Role::Old | Role::New | Role::Insert | Role::Code | Role::Path)
 }
 
-fn read_block(scan: &mut Scan, number: usize, block: Tag) -> Outcome {
+fn read_block<'t>(scan: &mut Scan<'t>, number: usize, block: Tag) -> Outcome<'t> {
     let (text, tags) = (scan.text(), scan.tags());
     let (parts, closing, closed) = parts(tags, number, block, text.len());
     let end = closing.end;
     let bytes = block.start..end;
     let attribute_path = attribute(text, block, &PATH_ATTRIBUTES);
-    let named = parts.iter().find(|part| matches!(part.tag.role(), Role::Path | Role::File) && part.closed);
-    let child_path = named.and_then(|part| text.get(part.body.clone())).map(|name| super::path::name_text(name.trim()));
+    let named =
+        parts.iter().find(|part| matches!(part.tag.role(), Role::Path | Role::File) && part.closed);
+    let child_path = named
+        .and_then(|part| text.get(part.body.clone()))
+        .map(|name| super::path::name_text(name.trim()));
     let path = attribute_path.or(child_path);
-    if !parts.iter().any(|part| matches!(part.tag.role(), Role::Old | Role::New | Role::Insert | Role::Code)) {
+    if !parts
+        .iter()
+        .any(|part| matches!(part.tag.role(), Role::Old | Role::New | Role::Insert | Role::Code))
+    {
         return match path {
             Some(path) if closed || block.role() == Role::File => {
                 let start = named.map_or(block.end, |part| part.end);
                 plain_block(text, path, start..closing.start.max(start), bytes, closed)
             }
             Some(_) => {
-                scan.note(bytes, note::UNCLOSED, "an edit without content and without its end", true);
+                scan.note(
+                    bytes,
+                    note::UNCLOSED,
+                    "an edit without content and without its end",
+                    true,
+                );
                 Outcome::NotHere
             }
             None => Outcome::NotHere,
@@ -137,7 +155,8 @@ fn read_block(scan: &mut Scan, number: usize, block: Tag) -> Outcome {
     let mut search: Option<&Part> = None;
     for part in &parts {
         let lines = |part: &Part| lines_of(text, tag_body(text, part.body.clone()));
-        let unwrapped = |part: &Part| lines_of(text, fence::unwrap(text, tag_body(text, part.body.clone())));
+        let unwrapped =
+            |part: &Part| lines_of(text, fence::unwrap(text, tag_body(text, part.body.clone())));
         let edit = |change: Change, start: usize| Edit {
             format: Format::Xml,
             path: path.clone(),
@@ -153,15 +172,23 @@ fn read_block(scan: &mut Scan, number: usize, block: Tag) -> Outcome {
                 search = Some(part);
             }
             (Role::New, Some(old)) => {
-                scan.edit(edit(Change::Replace { old: lines(old), new: lines(part) }, old.tag.start));
+                scan.edit(edit(
+                    Change::Replace { old: lines(old), new: lines(part) },
+                    old.tag.start,
+                ));
             }
-            (Role::New, None) => lacks(scan, part, "a replacement without the text that it replaces"),
+            (Role::New, None) => {
+                lacks(scan, part, "a replacement without the text that it replaces")
+            }
             (Role::Insert, anchor) => {
-                let after = attribute(text, part.tag, &LINE_ATTRIBUTES).and_then(|line| line.parse().ok());
+                let after =
+                    attribute(text, part.tag, &LINE_ATTRIBUTES).and_then(|line| line.parse().ok());
                 let start = anchor.map_or(part.tag.start, |anchor| anchor.tag.start);
                 scan.edit(edit(Change::Insert { new: unwrapped(part), after }, start));
             }
-            (Role::Code, _) => scan.edit(edit(Change::Write { new: unwrapped(part) }, part.tag.start)),
+            (Role::Code, _) => {
+                scan.edit(edit(Change::Write { new: unwrapped(part) }, part.tag.start))
+            }
             (_, search_text) => search = search_text,
         }
     }
@@ -184,18 +211,40 @@ fn lacks(scan: &mut Scan, part: &Part, what: &str) {
 }
 
 /// A block that holds nothing but text: the file's content, or a wrapper around another notation.
-fn plain_block(text: &[u8], path: String, body: Range<usize>, bytes: Range<usize>, closed: bool) -> Outcome {
+fn plain_block<'t>(
+    text: &'t [u8],
+    path: String,
+    body: Range<usize>,
+    bytes: Range<usize>,
+    closed: bool,
+) -> Outcome<'t> {
     let inner = tag_body(text, body.clone());
     let (first, second) = line_at(text, inner.start);
-    let reach = if is_blank(first) || fence::looks_like_fence(first) { line_end(text, second) } else { second };
-    let change = Change::Write { new: lines_of(text, fence::unwrap(text, inner.clone())) };
-    let mut notes = Vec::new();
-    if !closed {
-        let what = "a file without its end".to_owned();
-        notes.push(Note { bytes: bytes.clone(), kind: note::UNCLOSED, what, skipped: false });
-    }
+    let reach = if is_blank(first) || fence::looks_like_fence(first) {
+        line_end(text, second)
+    } else {
+        second
+    };
     let (end, hint) = (bytes.end, Some(path.clone()));
-    let edit = Edit { format: Format::Xml, path, old_path: None, change, bytes };
-    let fallback = Found { edit, block: None };
-    Outcome::Container(Container { reach: reach.min(body.end), body, end, hint, fence: None, fallback, notes })
+    let fallback = Box::new(move || {
+        let change = Change::Write { new: lines_of(text, fence::unwrap(text, inner)) };
+        let what = "a file without its end".to_owned();
+        let note = Note { bytes: bytes.clone(), kind: note::UNCLOSED, what, skipped: false };
+        let notes = if closed { Vec::new() } else { vec![note] };
+        (
+            Found {
+                edit: Edit { format: Format::Xml, path, old_path: None, change, bytes },
+                block: None,
+            },
+            notes,
+        )
+    });
+    Outcome::Container(Container {
+        reach: reach.min(body.end),
+        body,
+        end,
+        hint,
+        fence: None,
+        fallback,
+    })
 }
