@@ -1,0 +1,231 @@
+//! Root diffs: the lines that each edit puts into, takes from, or overwrites in its file.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::line_diff::shared_lines;
+use super::text::line_at;
+use super::{
+    Change, Edit, EditConfig, EditType, FileVersions, HunkLine, Note, RootDiff, SourceLine, note,
+};
+
+/// The root diffs of one turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Roots {
+    /// In the order of their first bytes in the response.
+    pub roots: Vec<RootDiff>,
+    /// What was dropped or could not be followed.
+    pub notes: Vec<Note>,
+}
+
+impl FileVersions {
+    /// The root diffs of the edits of one turn, and the versions of the files after them. Turns come in order.
+    ///
+    /// - A replacement gives a delete root (lines only in the old text) and an add root (lines only in the new text); with
+    ///   `keep_context` both have all their lines. An empty search text creates a file that is not known, and appends to
+    ///   one that is.
+    /// - A write of a known file gives an add root of the lines that it changes; of another, an overwrite root.
+    /// - An insertion gives an add root; each hunk an add root and a delete root.
+    ///
+    /// With `diff_gate`, a root equal to one that the last turn with this path and type gave, or to the last one of an
+    /// earlier edit of this turn, is a re-emission: dropped with a note. Equal hunks of one diff are not: they stand at
+    /// two places. Lines are compared without surrounding white space, blank ones left out.
+    pub fn roots(&mut self, edits: &[Edit], config: &EditConfig) -> Roots {
+        let size: usize = edits.iter().map(|edit| edit.bytes.len()).sum();
+        self.work = self.total_bytes().saturating_add(size).saturating_mul(64).max(1 << 28);
+        let mut roots = Roots::default();
+        let mut gate = Gate::default();
+        for edit in edits {
+            let mut made = self.roots_of_edit(edit, config, &mut roots.notes);
+            made.sort_by_key(|root| root.lines.first().map_or(0, |line| line.bytes.start));
+            if config.diff_gate {
+                made = gate.pass(self, made, &mut roots.notes);
+            }
+            roots.roots.extend(made);
+        }
+        self.emitted.extend(gate.turn);
+        roots
+    }
+
+    fn roots_of_edit(
+        &mut self,
+        edit: &Edit,
+        config: &EditConfig,
+        notes: &mut Vec<Note>,
+    ) -> Vec<RootDiff> {
+        let mut note = |kind, what: &str, skipped| {
+            notes.push(Note { bytes: edit.bytes.clone(), kind, what: what.to_owned(), skipped });
+        };
+        let mut roots = Vec::new();
+        let mut root = |edit_type, lines: Vec<SourceLine>| {
+            if !lines.is_empty() {
+                roots.push(RootDiff {
+                    path: edit.path.clone(),
+                    edit_type,
+                    lines,
+                    format: edit.format,
+                });
+            }
+        };
+        if let Some(old) = &edit.old_path {
+            match edit.change {
+                Change::Meta("copy") => self.copy(old, &edit.path),
+                Change::Meta("rename") | Change::Hunks(_) => self.rename(old, &edit.path),
+                _ => {}
+            }
+        }
+        let path = edit.path.as_str();
+        let fitted = match &edit.change {
+            Change::Replace { old, new } if old.is_empty() && self.get(path).is_some() => {
+                root(EditType::Add, new.clone());
+                self.append(path, new);
+                Ok(())
+            }
+            Change::Replace { old, new } if old.is_empty() => {
+                root(EditType::Overwrite, new.clone());
+                self.write(path, new);
+                Ok(())
+            }
+            Change::Replace { old, new } => {
+                if config.keep_context {
+                    root(EditType::Delete, old.clone());
+                    root(EditType::Add, new.clone());
+                } else {
+                    let texts = |lines: &[SourceLine]| -> Vec<Vec<u8>> {
+                        lines.iter().map(|line| line.text.clone()).collect()
+                    };
+                    let (old_texts, new_texts) = (texts(old), texts(new));
+                    let shared = shared_lines(&slices(&old_texts), &slices(&new_texts));
+                    if !shared.is_exact {
+                        note(
+                            note::COARSE_DIFF,
+                            "the texts are too long for an exact line diff",
+                            false,
+                        );
+                    }
+                    root(EditType::Delete, without(old, &shared.old));
+                    root(EditType::Add, without(new, &shared.new));
+                }
+                self.replace(path, old, new)
+            }
+            Change::Insert { new, after } => {
+                root(EditType::Add, new.clone());
+                self.insert(path, new, *after)
+            }
+            Change::Write { new } => {
+                match self.get(path) {
+                    None => root(EditType::Overwrite, new.clone()),
+                    Some(known) => {
+                        let new_texts: Vec<&[u8]> =
+                            new.iter().map(|line| line.text.as_slice()).collect();
+                        let shared = shared_lines(&split(known), &new_texts);
+                        if !shared.is_exact {
+                            note(
+                                note::COARSE_DIFF,
+                                "the file is too long for an exact line diff",
+                                false,
+                            );
+                        }
+                        root(EditType::Add, without(new, &shared.new));
+                    }
+                }
+                self.write(path, new);
+                Ok(())
+            }
+            Change::Hunks(hunks) => {
+                for hunk in hunks {
+                    let lines = |wanted: HunkLine| -> Vec<SourceLine> {
+                        let of_kind = hunk.lines.iter().filter(|(kind, _)| *kind == wanted);
+                        of_kind.map(|(_, line)| line.clone()).collect()
+                    };
+                    root(EditType::Delete, lines(HunkLine::Delete));
+                    root(EditType::Add, lines(HunkLine::Add));
+                }
+                self.apply(path, hunks)
+            }
+            Change::Meta(what) => {
+                if *what == "delete" {
+                    self.remove(path);
+                }
+                return roots;
+            }
+        };
+        if let Err(reason) = fitted {
+            note(note::NOT_APPLIED, reason, false);
+        }
+        if roots.is_empty() {
+            note(note::NO_CHANGE, "an edit that puts in and takes out no line", true);
+        }
+        roots
+    }
+}
+
+fn slices(texts: &[Vec<u8>]) -> Vec<&[u8]> {
+    texts.iter().map(Vec::as_slice).collect()
+}
+
+fn split(content: &[u8]) -> Vec<&[u8]> {
+    let (mut lines, mut at) = (Vec::new(), 0);
+    while at < content.len() {
+        let (line, next) = line_at(content, at);
+        lines.push(line);
+        at = next;
+    }
+    lines
+}
+
+/// The lines that the other side does not share.
+fn without(lines: &[SourceLine], shared: &[bool]) -> Vec<SourceLine> {
+    lines.iter().zip(shared).filter(|(_, shared)| !**shared).map(|(line, _)| line.clone()).collect()
+}
+
+/// Finds re-emissions in one turn.
+#[derive(Default)]
+struct Gate {
+    /// By path and type, the roots of this turn.
+    turn: FxHashMap<(String, EditType), FxHashSet<Vec<u8>>>,
+    /// By path and type, the last root of the edits so far.
+    last: FxHashMap<(String, EditType), Vec<u8>>,
+}
+
+impl Gate {
+    /// The roots of one edit that are no re-emissions; a note for each other one.
+    fn pass(
+        &mut self,
+        versions: &FileVersions,
+        roots: Vec<RootDiff>,
+        notes: &mut Vec<Note>,
+    ) -> Vec<RootDiff> {
+        let mut kept = Vec::with_capacity(roots.len());
+        let mut emitted = Vec::with_capacity(roots.len());
+        for root in roots {
+            let key = (root.path.clone(), root.edit_type);
+            let text = normalised(&root.lines);
+            let before = versions.emitted.get(&key).is_some_and(|texts| texts.contains(&text));
+            let just_now = self.last.get(&key) == Some(&text);
+            if !text.is_empty() && (before || just_now) {
+                let start = root.lines.first().map_or(0, |line| line.bytes.start);
+                let bytes = start..root.lines.last().map_or(start, |line| line.bytes.end);
+                let what = "the same lines as before at this path and type".to_owned();
+                notes.push(Note { bytes, kind: note::RE_EMISSION, what, skipped: true });
+            } else {
+                kept.push(root);
+            }
+            emitted.push((key, text));
+        }
+        for (key, text) in emitted {
+            self.turn.entry(key.clone()).or_default().insert(text.clone());
+            self.last.insert(key, text);
+        }
+        kept
+    }
+}
+
+/// The lines without surrounding white space, blank ones left out.
+fn normalised(lines: &[SourceLine]) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in lines.iter().map(|line| line.text.trim_ascii()).filter(|line| !line.is_empty()) {
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+    text
+}
