@@ -7,6 +7,10 @@ use std::ops::Range;
 
 use crate::edits::EditType;
 
+mod windows;
+
+pub use windows::Windows;
+
 /// The code of one task: lines of all root diffs of all turns, flat.
 ///
 /// With R roots, N lines and T code tokens: `root_lines` has R+1 entries, `line_tokens` N+1, `tokens` T.

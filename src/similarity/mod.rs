@@ -63,3 +63,20 @@ impl Occurrences {
         self.len() == 0
     }
 }
+
+/// Stand-in: Indel similarity `2·L/(m+n)`, 1 for two empty sequences.
+pub fn indel_similarity(a: &[u32], b: &[u32]) -> f64 {
+    if a.is_empty() && b.is_empty() {
+        return 1.0;
+    }
+    let mut row = vec![0u32; b.len() + 1];
+    for &x in a {
+        let mut diagonal = 0;
+        for (j, &y) in b.iter().enumerate() {
+            let above = row[j + 1];
+            row[j + 1] = if x == y { diagonal + 1 } else { above.max(row[j]) };
+            diagonal = above;
+        }
+    }
+    2.0 * f64::from(row[b.len()]) / (a.len() + b.len()) as f64
+}
