@@ -1,1 +1,4 @@
 //! The specification: every operation as plain loops in f64. Never optimised; the fast paths are tested against it.
+
+pub mod advantage;
+pub mod anchors;
