@@ -99,12 +99,12 @@ pub struct Whitened {
     pub values: Vec<f64>,
     /// Values inside the mask that entered the statistics.
     pub n_valid: usize,
-    /// Values inside the mask that are not finite: outside the statistics, 0 in the result.
+    /// Values inside the mask that are not finite (outside the statistics), or whose result is not: 0 in the result.
     pub n_not_finite: usize,
 }
 
 /// `(x - mean) / (std + eps)` over the values whose mask is true; 0 for the others. With fewer than two valid values,
-/// or not more than `ddof`, there is no spread to divide by and the values are left as they are.
+/// or not more than `ddof`, there is no spread to divide by and the values are left as they are; equal values give 0.
 ///
 /// # Errors
 /// [`Error::Shape`] when the lengths differ.
@@ -114,19 +114,28 @@ pub fn whiten(values: &[f64], mask: &[bool], ddof: u8, eps: f64) -> Result<White
         values.iter().zip(mask).filter(|(x, trained)| **trained && x.is_finite()).map(|(&x, _)| x)
     };
     let n_valid = valid().count();
-    let n_not_finite = mask.iter().filter(|&&trained| trained).count() - n_valid;
+    let mut n_not_finite = mask.iter().filter(|&&trained| trained).count() - n_valid;
     let (mut mean, mut scale) = (0.0, 1.0);
-    if n_valid >= 2 && n_valid > usize::from(ddof) {
+    let scale_by_spread = n_valid >= 2 && n_valid > usize::from(ddof);
+    if scale_by_spread {
         mean = valid().sum::<f64>() / n_valid as f64;
         let squares: f64 = valid().map(|x| (x - mean) * (x - mean)).sum();
         scale = (squares / (n_valid - usize::from(ddof)) as f64).sqrt() + eps;
     }
-    let whitened = |(&x, &trained): (&f64, &bool)| {
-        let white = (x - mean) / scale;
-        // Equal values divide 0 by eps, or by 0 when eps is 0.
-        if trained && x.is_finite() && white.is_finite() { white } else { 0.0 }
-    };
-    Ok(Whitened { values: values.iter().zip(mask).map(whitened).collect(), n_valid, n_not_finite })
+    let equal = valid().all(|x| Some(x) == valid().next());
+    let mut whitened = vec![0.0; values.len()];
+    for i in 0..values.len() {
+        if !(mask[i] && values[i].is_finite()) {
+            continue;
+        }
+        let white = if scale_by_spread && equal { 0.0 } else { (values[i] - mean) / scale };
+        if white.is_finite() {
+            whitened[i] = white;
+        } else {
+            n_not_finite += 1;
+        }
+    }
+    Ok(Whitened { values: whitened, n_valid, n_not_finite })
 }
 
 fn check_offsets(op: &'static str, n_values: usize, offsets: &[usize]) -> Result<()> {
