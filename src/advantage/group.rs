@@ -122,7 +122,8 @@ pub fn whiten(values: &[f64], mask: &[bool], ddof: u8, eps: f64) -> Result<White
         let squares: f64 = valid().map(|x| (x - mean) * (x - mean)).sum();
         scale = (squares / (n_valid - usize::from(ddof)) as f64).sqrt() + eps;
     }
-    let equal = valid().all(|x| Some(x) == valid().next());
+    let first = valid().next();
+    let equal = valid().all(|x| Some(x) == first);
     let mut whitened = vec![0.0; values.len()];
     for i in 0..values.len() {
         if !(mask[i] && values[i].is_finite()) {

@@ -1,5 +1,7 @@
 //! Scores, returns and group advantages: public bug cases and values worked out by hand or with NumPy.
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
 use hunkwise::advantage::returns::{discounted, last_trained, row_returns, token_returns};
 use hunkwise::advantage::{
     AdvantageConfig, DiffForm, Estimator, GroupAdvantages, Over, Returns, StepGroups, TaskScores,
@@ -90,7 +92,11 @@ fn case_04_ddof_is_a_choice_and_eps_is_added_to_the_std() {
         &[1.20761473, -0.72456884],
         1e-7,
     );
-    assert_near(&ends(one_group(&pair, Estimator::Grpo, 0.0, 1)), &[0.70710678, -0.70710678], 1e-7);
+    assert_near(
+        &ends(one_group(&pair, Estimator::Grpo, 0.0, 1)),
+        &[FRAC_1_SQRT_2, -FRAC_1_SQRT_2],
+        1e-7,
+    );
     assert_near(
         &ends(one_group(&mixed, Estimator::Grpo, 0.0, 0)),
         &[1.29099445, -0.77459667],
@@ -200,7 +206,7 @@ fn case_14_the_outcome_belongs_to_the_last_trained_token() {
 #[test]
 fn case_22_whitening_sees_the_mask_only() {
     let found = whiten(&[1.0, 3.0, 100.0], &[true, true, false], 1, 0.0).unwrap();
-    let expected = [-std::f64::consts::FRAC_1_SQRT_2, std::f64::consts::FRAC_1_SQRT_2, 0.0];
+    let expected = [-FRAC_1_SQRT_2, FRAC_1_SQRT_2, 0.0];
     for (f, e) in found.values.iter().zip(expected) {
         assert!((f - e).abs() < 1e-15);
     }
