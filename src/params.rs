@@ -44,3 +44,54 @@ impl LeastLcs {
         &self.least
     }
 }
+
+/// How a value becomes an advantage inside its group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupForm {
+    /// Divide the distance from the mean by `std + eps`.
+    pub divide: bool,
+    /// Measure from the mean of the other members instead of the mean of all.
+    pub leave_one_out: bool,
+    /// Added to the standard deviation, once.
+    pub eps: f64,
+    /// Degrees of freedom taken off in the variance.
+    pub ddof: u32,
+}
+
+/// What happened in the groups of one call. Nothing is 0 in silence: every advantage that is 0 for want of a
+/// comparison is counted here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct GroupCounts {
+    /// Groups with at least one member.
+    pub n_groups: usize,
+    /// Members of all groups.
+    pub n_members: usize,
+    /// Groups without a comparator: a single scored member, or too few for the variance.
+    pub n_singletons: usize,
+    /// Groups of two scored members or more that all have the same value.
+    pub n_zero_spread: usize,
+    /// Members without a finite value (or of weight 0): outside all statistics, advantage 0.
+    pub n_unscored: usize,
+    /// Scored members whose advantage cannot be said in f32 (values near the largest floats): advantage 0.
+    pub n_not_finite: usize,
+}
+
+impl GroupCounts {
+    /// Both added up.
+    pub fn plus(self, other: GroupCounts) -> GroupCounts {
+        GroupCounts {
+            n_groups: self.n_groups + other.n_groups,
+            n_members: self.n_members + other.n_members,
+            n_singletons: self.n_singletons + other.n_singletons,
+            n_zero_spread: self.n_zero_spread + other.n_zero_spread,
+            n_unscored: self.n_unscored + other.n_unscored,
+            n_not_finite: self.n_not_finite + other.n_not_finite,
+        }
+    }
+
+    /// True when there are several groups and none of them has a comparator: most often the groups were keyed by
+    /// rollout instead of by task, and every advantage is 0.
+    pub fn all_singletons(&self) -> bool {
+        self.n_groups > 1 && self.n_singletons == self.n_groups
+    }
+}

@@ -1,4 +1,29 @@
 //! Advantages: of trajectories, of anchors' groups, of steps, and their projection to tokens.
+//!
+//! Scores and returns come from [`returns`]; [`episode`] compares the trajectories of a task, [`diff`] the members of
+//! an anchor's group, [`step`] turns with equal or similar observations, all through [`group_advantage`];
+//! [`project`] puts the results on bytes and tokens.
+//!
+//! Sums are in f64 in the order of the input, results in f32. An advantage is never NaN: where there is nothing to
+//! compare with (one member, equal values, no score) it is 0 and counted.
+
+use crate::error::{Error, Result};
+
+mod diff;
+mod episode;
+mod group;
+mod projection;
+pub mod returns;
+mod step;
+
+pub use diff::{DiffAdvantages, DiffGroup, diff};
+pub use episode::{EpisodeAdvantages, TaskScores, episode};
+pub use group::{GroupAdvantages, Whitened, group_advantage, keep_groups, whiten};
+pub use projection::{ByteSpan, Cover, SequenceCredit, TokenSpan, dense_ragged, project};
+pub use returns::{trajectory_score, turn_returns};
+pub use step::{StepAdvantages, step};
+
+pub use crate::params::GroupCounts;
 
 /// How advantages are computed.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -18,7 +43,8 @@ pub struct AdvantageConfig {
     pub returns: Returns,
     /// Form of the diff advantage A^D.
     pub diff: DiffForm,
-    /// Divide A^D by std + eps of its group.
+    /// Divide A^D by std + eps: of its group (`within`), or of all scored turns of the task (`contrast`, where a group
+    /// of equal returns still has something to say).
     pub diff_std: bool,
     /// Weight of A^D, lambda.
     pub lambda: f64,
@@ -46,6 +72,36 @@ impl Default for AdvantageConfig {
             omega: 1.0,
             step_eta: 0.9,
         }
+    }
+}
+
+impl AdvantageConfig {
+    /// Checks the ranges of all parameters.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the name of the first one that is out of its range.
+    pub fn validate(&self) -> Result<()> {
+        let wrong = |name, got: String, expected| {
+            Err(Error::Config { op: "advantage", name, got, expected })
+        };
+        if !(self.eps.is_finite() && self.eps >= 0.0) {
+            return wrong("eps", self.eps.to_string(), "finite and at least 0");
+        }
+        if self.ddof > 1 {
+            return wrong("ddof", self.ddof.to_string(), "0 (population) or 1 (sample)");
+        }
+        if !(0.0..=1.0).contains(&self.gamma) {
+            return wrong("gamma", self.gamma.to_string(), "in [0, 1]");
+        }
+        for (name, weight) in [("lambda", self.lambda), ("omega", self.omega)] {
+            if !weight.is_finite() {
+                return wrong(name, weight.to_string(), "finite");
+            }
+        }
+        if !(self.step_eta > 0.0 && self.step_eta <= 1.0) {
+            return wrong("step_eta", self.step_eta.to_string(), "in (0, 1]");
+        }
+        Ok(())
     }
 }
 

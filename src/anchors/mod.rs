@@ -1,7 +1,21 @@
 //! Anchors: which candidates become the centres of advantage groups.
 
+//!
+//! Every window that occurs in two trajectories may become an anchor. [`select`] takes the few that cover most:
+//! greedy facility location over code lines (or occurrences), each unit worth the best groupability that covers it,
+//! and then cuts the groups apart so that no line earns credit twice.
+
 use crate::code::Span;
+use crate::error::{Error, Result};
 use crate::similarity::Occurrence;
+
+mod cut;
+mod groupability;
+mod select;
+mod units;
+
+pub use groupability::groupability;
+pub use select::{Selection, select};
 
 /// How anchors are scored and selected.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -28,6 +42,27 @@ impl Default for AnchorConfig {
             max_anchors: 64,
             unit: Unit::Line,
         }
+    }
+}
+
+impl AnchorConfig {
+    /// Checks the ranges of all parameters.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the name of the first one that is out of its range.
+    pub fn validate(&self) -> Result<()> {
+        for (name, scale) in [("s0", self.s0), ("g0", self.g0)] {
+            if !(scale.is_finite() && scale > 0.0) {
+                let expected = "finite and above 0";
+                return Err(Error::Config {
+                    op: "anchors",
+                    name,
+                    got: scale.to_string(),
+                    expected,
+                });
+            }
+        }
+        Ok(())
     }
 }
 

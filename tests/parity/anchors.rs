@@ -1,1 +1,115 @@
+//! Anchor selection against naive greedy: picks, groups and scores, bit for bit.
 
+use hunkwise::Device;
+use hunkwise::anchors::{AnchorConfig, Groupability, Unit, groupability, select};
+use hunkwise::code::{Root, Span, TaskCode, Windows};
+use hunkwise::edits::EditType;
+use hunkwise::reference;
+use hunkwise::similarity::{Occurrence, Occurrences};
+use proptest::prelude::*;
+
+/// A task of distinct lines: `roots[r]` is the turn step (0 stays in the turn, 1 goes on) and the number of lines.
+fn code(roots: &[(u32, u32)], turns_per_trajectory: u32) -> TaskCode {
+    let mut code = TaskCode { line_tokens: vec![0], root_lines: vec![0], ..TaskCode::default() };
+    let mut turn = 0;
+    for &(step, n_lines) in roots {
+        turn += step;
+        for _ in 0..n_lines {
+            let line = code.line_ids.len();
+            code.tokens.push(line as u32);
+            code.line_ids.push(line as u32);
+            code.line_tokens.push(line as u32 + 1);
+            code.line_bytes.push(line..line + 1);
+            code.vocabulary.push(line.to_string().into_bytes().into());
+        }
+        code.root_lines.push(code.line_ids.len() as u32);
+        code.roots.push(Root { turn, edit_type: EditType::Add, path: String::new() });
+    }
+    code.turn_trajectory = (0..=turn).map(|turn| turn / turns_per_trajectory).collect();
+    code
+}
+
+/// For each candidate, a random window in some of the turns.
+fn occurrences(
+    code: &TaskCode,
+    n_candidates: usize,
+    mut draw: impl FnMut(u32) -> u32,
+) -> Occurrences {
+    let mut occurrences = Occurrences { offsets: vec![0], items: Vec::new() };
+    for _ in 0..n_candidates {
+        for turn in 0..code.turn_trajectory.len() as u32 {
+            let roots: Vec<usize> =
+                (0..code.roots.len()).filter(|&r| code.roots[r].turn == turn).collect();
+            if roots.is_empty() || draw(3) == 0 {
+                continue;
+            }
+            let root = roots[draw(roots.len() as u32) as usize];
+            let n_lines = code.root_lines[root + 1] - code.root_lines[root];
+            let start = draw(n_lines);
+            let len = 1 + draw((n_lines - start).min(4));
+            let span = Span { root: root as u32, start, len };
+            occurrences.items.push(Occurrence { turn, span, similarity: 0.9 });
+        }
+        occurrences.offsets.push(occurrences.items.len());
+    }
+    occurrences
+}
+
+fn splitmix(mut state: u64) -> impl FnMut(u32) -> u32 {
+    move |below| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % u64::from(below.max(1))) as u32
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn select_equals_naive_greedy(
+        roots in prop::collection::vec((0u32..2, 1u32..7), 1..9),
+        turns_per_trajectory in 1u32..4,
+        seed in any::<u64>(),
+        max_anchors in 0usize..12,
+        by_occurrence in any::<bool>(),
+        form in 0usize..4,
+        scale in prop::sample::select(vec![0.5, 1.0, 8.0]),
+    ) {
+        let code = code(&roots, turns_per_trajectory);
+        let windows = Windows::all(&code, 3).unwrap();
+        let occurrences = occurrences(&code, windows.len(), splitmix(seed));
+        let forms = [Groupability::Exponential, Groupability::Additive, Groupability::Log, Groupability::Linear];
+        let config = AnchorConfig {
+            groupability: forms[form],
+            s0: scale,
+            g0: scale,
+            max_anchors,
+            unit: if by_occurrence { Unit::Occurrence } else { Unit::Line },
+        };
+        let expected = reference::anchors::select(&code, &occurrences, &config);
+        let found = select(&Device::cpu(), &code, &windows, &occurrences, &config).unwrap();
+
+        prop_assert_eq!(found.n_picked, expected.picks.len());
+        let gain: f64 = expected.picks.iter().fold(0.0, |sum, (_, gain)| sum + gain);
+        prop_assert_eq!(found.gain.to_bits(), gain.to_bits());
+        prop_assert_eq!(found.n_dropped, expected.picks.len() - expected.anchors.len());
+        prop_assert_eq!(found.anchors.len(), expected.anchors.len());
+        for (anchor, (candidate, score, members)) in found.anchors.iter().zip(&expected.anchors) {
+            prop_assert_eq!(anchor.candidate, *candidate);
+            prop_assert_eq!(anchor.span, windows.first(*candidate));
+            prop_assert_eq!(anchor.score.to_bits(), score.to_bits());
+            prop_assert_eq!(&anchor.members, members);
+        }
+    }
+
+    #[test]
+    fn groupability_equals_its_formula(lines in 0.5f64..200.0, n in 0usize..100, form in 0usize..4) {
+        let forms = [Groupability::Exponential, Groupability::Additive, Groupability::Log, Groupability::Linear];
+        let config = AnchorConfig { groupability: forms[form], ..AnchorConfig::default() };
+        let expected = reference::anchors::groupability(&config, lines, n);
+        prop_assert_eq!(groupability(&config, lines, n).to_bits(), expected.to_bits());
+    }
+}

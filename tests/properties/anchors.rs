@@ -1,1 +1,149 @@
+//! What holds for every selection: the greedy guarantee, disjoint groups, independence of threads.
 
+use hunkwise::Device;
+use hunkwise::anchors::{AnchorConfig, Selection, Unit, groupability, select};
+use hunkwise::code::{Root, Span, TaskCode, Windows};
+use hunkwise::edits::EditType;
+use hunkwise::similarity::{Occurrence, Occurrences};
+use proptest::prelude::*;
+
+/// `n_turns` trajectories of one turn with one root of `n_lines` distinct lines each.
+fn code(n_turns: u32, n_lines: u32) -> TaskCode {
+    let n = n_turns * n_lines;
+    TaskCode {
+        tokens: (0..n).collect(),
+        line_tokens: (0..=n).collect(),
+        line_ids: (0..n).collect(),
+        line_bytes: (0..n as usize).map(|line| line..line + 1).collect(),
+        root_lines: (0..=n_turns).map(|root| root * n_lines).collect(),
+        roots: (0..n_turns)
+            .map(|turn| Root { turn, edit_type: EditType::Add, path: String::new() })
+            .collect(),
+        vocabulary: (0..n).map(|line| line.to_string().into_bytes().into()).collect(),
+        turn_trajectory: (0..n_turns).collect(),
+    }
+}
+
+/// Candidate `c` occurs where `table[c]` has a window for a turn.
+fn occurrences(
+    table: &[Vec<Option<(u32, u32)>>],
+    n_candidates: usize,
+    n_lines: u32,
+) -> Occurrences {
+    let mut occurrences = Occurrences { offsets: vec![0], items: Vec::new() };
+    for candidate in 0..n_candidates {
+        for (turn, window) in table.get(candidate).into_iter().flatten().enumerate() {
+            if let Some((start, len)) = *window {
+                let span = Span { root: turn as u32, start, len: len.min(n_lines - start) };
+                occurrences.items.push(Occurrence { turn: turn as u32, span, similarity: 1.0 });
+            }
+        }
+        occurrences.offsets.push(occurrences.items.len());
+    }
+    occurrences
+}
+
+fn table(
+    n_candidates: usize,
+    n_turns: usize,
+) -> impl Strategy<Value = Vec<Vec<Option<(u32, u32)>>>> {
+    let window = prop::option::weighted(0.7, (0u32..6, 1u32..5));
+    prop::collection::vec(prop::collection::vec(window, n_turns), n_candidates)
+}
+
+fn run(code: &TaskCode, occurrences: &Occurrences, config: &AnchorConfig) -> Selection {
+    let windows = Windows::all(code, 32).unwrap();
+    select(&Device::cpu(), code, &windows, occurrences, config).unwrap()
+}
+
+/// F of a set of candidates by its definition, lines as units.
+fn value(
+    code: &TaskCode,
+    occurrences: &Occurrences,
+    chosen: &[usize],
+    config: &AnchorConfig,
+) -> f64 {
+    let mut total = 0.0;
+    for line in 0..code.line_ids.len() as u32 {
+        let mut best: f64 = 0.0;
+        for &candidate in chosen {
+            let members = occurrences.of(candidate);
+            let covers = members.iter().any(|member| {
+                let start = code.root_lines[member.span.root as usize] + member.span.start;
+                (start..start + member.span.len).contains(&line)
+            });
+            if covers && members.len() > 1 {
+                let lines: u32 = members.iter().map(|member| member.span.len).sum();
+                best = best.max(groupability(
+                    config,
+                    f64::from(lines) / members.len() as f64,
+                    members.len(),
+                ));
+            }
+        }
+        total += best;
+    }
+    total
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn greedy_reaches_its_guarantee(table in table(7, 4), k in 1usize..4) {
+        let code = code(4, 6);
+        let n = Windows::all(&code, 32).unwrap().len();
+        let occurrences = occurrences(&table, n, 6);
+        let config = AnchorConfig { max_anchors: k, ..AnchorConfig::default() };
+        let found = run(&code, &occurrences, &config);
+        let mut optimum: f64 = 0.0;
+        for set in 0u32..1 << 7 {
+            if set.count_ones() as usize <= k {
+                let chosen: Vec<usize> = (0..7).filter(|c| set >> c & 1 == 1).collect();
+                optimum = optimum.max(value(&code, &occurrences, &chosen, &config));
+            }
+        }
+        prop_assert!(found.gain <= optimum + 1e-9);
+        prop_assert!(found.gain >= (1.0 - (1.0 - 1.0 / k as f64).powi(k as i32)) * optimum - 1e-9);
+    }
+
+    #[test]
+    fn groups_are_disjoint_and_span_trajectories(table in table(20, 5), by_occurrence in any::<bool>()) {
+        let code = code(5, 6);
+        let n = Windows::all(&code, 32).unwrap().len();
+        let occurrences = occurrences(&table, n, 6);
+        let unit = if by_occurrence { Unit::Occurrence } else { Unit::Line };
+        let found = run(&code, &occurrences, &AnchorConfig { unit, ..AnchorConfig::default() });
+        let mut taken = std::collections::BTreeSet::new();
+        let mut n_lines = 0;
+        for anchor in &found.anchors {
+            prop_assert!(anchor.members.len() >= 2);
+            prop_assert!(anchor.members.windows(2).all(|pair| pair[0].turn < pair[1].turn));
+            prop_assert!(anchor.score > 0.0 && anchor.score < 1.0);
+            for member in &anchor.members {
+                prop_assert!(occurrences.of(anchor.candidate as usize).contains(member));
+                for line in member.span.start..member.span.start + member.span.len {
+                    prop_assert!(taken.insert((member.span.root, line)), "line {} of {} twice", line, member.span.root);
+                    n_lines += 1;
+                }
+            }
+        }
+        prop_assert_eq!(found.n_covered_lines, n_lines);
+        prop_assert_eq!(found.n_picked, found.anchors.len() + found.n_dropped);
+        prop_assert!(found.n_covered_units >= n_lines || unit == Unit::Occurrence);
+    }
+
+    #[test]
+    fn threads_change_nothing(table in table(150, 6)) {
+        let code = code(6, 10);
+        let n = Windows::all(&code, 32).unwrap().len();
+        let occurrences = occurrences(&table, n, 10);
+        let with = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| run(&code, &occurrences, &AnchorConfig::default()))
+        };
+        let (one, two) = (with(1), with(2));
+        prop_assert_eq!(one.gain.to_bits(), two.gain.to_bits());
+        prop_assert_eq!(one, two);
+    }
+}
