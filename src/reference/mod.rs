@@ -1,1 +1,3 @@
 //! The specification: every operation as plain loops in f64. Never optimised; the fast paths are tested against it.
+
+pub mod similarity;

@@ -1,5 +1,8 @@
 //! The host: rayon over blocks, SIMD sets chosen at run time, and a scalar fallback that gives the same results.
 
+pub(crate) mod pair_similarity;
+pub(crate) mod window_similarity;
+
 /// A set of SIMD instructions; the widest one present is chosen at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
