@@ -3,6 +3,10 @@
 //! [`TaskCode`] holds the roots of one task after normalisation: comments and blank lines gone, every line a range of
 //! interned code tokens, flat arrays that a device can take as they are.
 
+mod windows;
+
+pub use windows::Windows;
+
 use std::ops::Range;
 
 use crate::edits::EditType;
