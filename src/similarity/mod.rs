@@ -1,6 +1,22 @@
 //! Similarity of windows: which windows match, and where each candidate occurs.
+//!
+//! Lexical similarity is the Indel similarity of the code tokens, `2·LCS / (m + n)`; rapidfuzz's
+//! `Indel.normalized_similarity` on the same lists. With [`LineVectors`] it is blended with a cosine (DESIGN 3.3). Both
+//! are exact: no hashing of neighbourhoods, no sampling, no budget of pairs.
+//!
+//! [`occurrences`] works on all windows at once; [`pair_similarity`] on any list of token sequences.
+
+mod embedding;
+mod occurrences;
+mod pairs;
+mod starts;
+
+pub use embedding::LineVectors;
+pub use occurrences::{exact_occurrences, matches, occurrences};
+pub use pairs::{Ragged, indel_similarity, lcs, pair_similarity};
 
 use crate::code::Span;
+use crate::error::{Error, Result};
 
 /// When two windows match.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -25,6 +41,41 @@ impl Default for SimilarityConfig {
             memory_limit: 4 << 30,
         }
     }
+}
+
+impl SimilarityConfig {
+    /// Fails if a number is outside its range.
+    pub fn validate(&self) -> Result<()> {
+        check_eta("similarity", self.eta)?;
+        if !(0.0..=1.0).contains(&self.embedding_weight) {
+            return Err(Error::Config {
+                op: "similarity",
+                name: "embedding_weight",
+                got: self.embedding_weight.to_string(),
+                expected: "a number from 0 to 1",
+            });
+        }
+        embedding::check_dim(self.embedding_dim)
+    }
+}
+
+fn check_eta(op: &'static str, eta: f64) -> Result<()> {
+    if eta > 0.0 && eta <= 1.0 {
+        return Ok(());
+    }
+    let expected = "above 0 and at most 1";
+    Err(Error::Config { op, name: "eta", got: eta.to_string(), expected })
+}
+
+/// Two items that match, `a < b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Match {
+    /// The lower index.
+    pub a: u32,
+    /// The higher index.
+    pub b: u32,
+    /// Length of their longest common subsequence, in code tokens.
+    pub lcs: u32,
 }
 
 /// The best-matching window of one turn for one candidate.

@@ -1,7 +1,9 @@
 //! The host: rayon over blocks, SIMD sets chosen at run time, and a scalar fallback that gives the same results.
 
 pub mod anchor_gain;
+pub mod pair_similarity;
 pub mod token_advantage;
+pub mod window_similarity;
 
 /// A set of SIMD instructions; the widest one present is chosen at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
