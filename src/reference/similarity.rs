@@ -98,11 +98,11 @@ pub fn occurrences(
     let mut result = Occurrences { offsets: vec![0], items: vec![] };
     let n_turns = code.roots.iter().map(|root| root.turn + 1).max().unwrap_or(0);
     for candidate in 0..windows.len() {
-        let own = windows.first(candidate);
+        let own = windows.first(candidate as u32);
         let n_own = code.tokens_of(own).len();
         let mut best: Vec<Option<(Pair, Span)>> = vec![None; n_turns as usize];
         for other in 0..windows.len() {
-            let first = windows.first(other);
+            let first = windows.first(other as u32);
             if edit_type(first) != edit_type(own) {
                 continue;
             }
@@ -114,7 +114,7 @@ pub fn occurrences(
             if pair.similarity < config.eta {
                 continue;
             }
-            for &span in windows.places(other) {
+            for &span in windows.places(other as u32) {
                 let turn = code.roots[span.root as usize].turn as usize;
                 let wins = match best[turn] {
                     None => true,
@@ -159,7 +159,7 @@ pub fn matches(
     let mut result = vec![];
     for a in 0..windows.len() {
         for b in a + 1..windows.len() {
-            let (x, y) = (windows.first(a), windows.first(b));
+            let (x, y) = (windows.first(a as u32), windows.first(b as u32));
             if edit_type(x) != edit_type(y) {
                 continue;
             }

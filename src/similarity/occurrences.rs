@@ -60,7 +60,7 @@ pub fn exact_occurrences(code: &TaskCode, windows: &Windows) -> Result<Occurrenc
     let mut result = Occurrences { offsets: vec![0], items: vec![] };
     for candidate in 0..windows.len() {
         let first = result.items.len();
-        for &span in windows.places(candidate) {
+        for &span in windows.places(candidate as u32) {
             let turn = code.roots[span.root as usize].turn;
             if result.items[first..].last().is_none_or(|item| item.turn != turn) {
                 result.items.push(Occurrence { turn, span, similarity: 1.0 });

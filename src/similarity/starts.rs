@@ -41,7 +41,7 @@ impl Starts {
     /// Takes the candidates of one edit type; code and windows have been checked.
     pub(super) fn new(code: &TaskCode, windows: &Windows, edit_type: EditType) -> Self {
         let type_of =
-            |candidate: usize| code.roots[windows.first(candidate).root as usize].edit_type;
+            |candidate: usize| code.roots[windows.first(candidate as u32).root as usize].edit_type;
         let candidates: Vec<u32> =
             (0..windows.len()).filter(|&c| type_of(c) == edit_type).map(|c| c as u32).collect();
         let max_lines = windows.max_lines();
@@ -50,7 +50,7 @@ impl Starts {
         // One raw start for each line at which windows begin, and one more for each longer whole root.
         let mut places: Vec<(bool, u32, u32, u32)> = vec![];
         for &candidate in &candidates {
-            for &span in windows.places(candidate as usize) {
+            for &span in windows.places(candidate as u32) {
                 places.push((span.len > max_lines, line_of(span), span.len, candidate));
             }
         }
@@ -158,7 +158,7 @@ impl Starts {
         let turn_of = |span: &Span| code.roots[span.root as usize].turn;
         let mut spans = vec![];
         for &candidate in &self.candidates {
-            let places = windows.places(candidate as usize);
+            let places = windows.places(candidate as u32);
             // Roots are in the order of their turns, and so are sorted places.
             for of_turn in places.chunk_by(|x, y| turn_of(x) == turn_of(y)) {
                 spans.push(of_turn[0]);
@@ -274,7 +274,7 @@ fn check_offsets(name: &str, offsets: &[u32], n_parts: usize, n_whole: usize) ->
 /// Fails unless every window is a part of the code, and its places are sorted.
 pub(super) fn check_windows(code: &TaskCode, windows: &Windows) -> Result<()> {
     for candidate in 0..windows.len() {
-        let places = windows.places(candidate);
+        let places = windows.places(candidate as u32);
         let inside = |span: &Span| {
             let root = span.root as usize;
             root < code.roots.len()
