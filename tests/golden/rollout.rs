@@ -18,6 +18,7 @@ fn fixture(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "fixtures", "rollout", name].iter().collect()
 }
 
+#[cfg(feature = "tokenizers")]
 fn with_tokenizer(name: &str) -> ReadOptions {
     ReadOptions { tokenizer: Some(fixture(name)), ..ReadOptions::default() }
 }

@@ -45,6 +45,7 @@ fn case_11_keys_are_typed_and_never_joined() {
     );
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn case_14_a_row_without_trained_tokens_is_reported() {
     // Padding on the left, and a pad id that is the end-of-text id: only the mask says what the response is.
@@ -89,6 +90,7 @@ fn case_21_masks_are_exactly_0_or_1_and_as_long_as_the_tokens() {
     assert_eq!(flags(&row("[0, 0.0, 1.0, true]")), [""; 0]);
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn case_23_tokens_of_a_split_character_have_exact_bytes() {
     let options = with_tokenizer("byte_level.json");
@@ -121,6 +123,7 @@ fn case_25_offsets_are_bytes_and_may_stand_anywhere() {
     );
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn case_26_sampled_ids_are_the_truth() {
     let options = with_tokenizer("byte_level.json");
@@ -149,6 +152,7 @@ fn case_26_sampled_ids_are_the_truth() {
     assert!(negative.contains("has -1 at entry 1"), "{negative}");
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn ids_and_text_are_aligned_over_special_tokens_and_cut_characters() {
     let aligned = |tokenizer: &str, text: &str, ids: &str| {
@@ -191,6 +195,7 @@ fn ids_and_text_are_aligned_over_special_tokens_and_cut_characters() {
     assert_eq!(aligned("metaspace.json", "a ab", "[2, 2, 4]").1.len(), 3);
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn turns_cannot_be_bytes_of_a_text_with_replacement_characters() {
     let row = "{\"task\": 1, \"text\": \"i \u{FFFD}\", \"token_ids\": [105, 32, 226], \"turns\": [{\"start\": 0, \"end\": 3}]}";

@@ -73,6 +73,7 @@ fn verl_without_uid_groups_by_step_and_prompt() {
     assert_eq!(flagged, [(2, "score", "is NaN; a re"), (4, "score", "is a string;")]);
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn nemo_rl_ids_with_prompt_tools_and_padding() {
     let batch = file("nemo_rl.jsonl", &with_tokenizer("byte_level.json"));
@@ -103,6 +104,7 @@ fn nemo_rl_messages_without_ids() {
     assert_eq!(batch.notes.len(), 1);
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn prime_rl_exports() {
     let batch = file("prime_rl.jsonl", &with_tokenizer("byte_level.json"));
@@ -184,6 +186,7 @@ fn trl_parquet() {
     );
 }
 
+#[cfg(feature = "tokenizers")]
 #[test]
 fn files_of_different_formats_make_one_batch_in_any_order() {
     let names = ["hunkwise.jsonl", "verl.jsonl", "areal.jsonl", "prime_rl.jsonl"];
