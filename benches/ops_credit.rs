@@ -140,6 +140,7 @@ fn sequence(n_tokens: u32, n_covers: u32, seed: u64) -> (Sequence, Vec<Cover>) {
         text: vec![b'x'; end as usize],
         tokens: Some(Tokens { byte_ends, mask }),
         turns: vec![Turn { bytes: 0..end as usize, reward: None, observation: None }],
+        first_turn: 0,
         place: Place::default(),
     };
     (sequence, covers)

@@ -12,11 +12,16 @@ fn main() -> hunkwise::Result<()> {
     for (task, of_task) in batch.tasks.iter().zip(&credit.tasks) {
         println!("{}: {} groups", task.id, of_task.groups.len());
         for (trajectory, of_trajectory) in task.trajectories.iter().zip(&of_task.trajectories) {
-            for (sequence, of_sequence) in trajectory.sequences.iter().zip(&of_trajectory.sequences) {
+            for (sequence, of_sequence) in trajectory.sequences.iter().zip(&of_trajectory.sequences)
+            {
                 println!("  {} A^E {:+.3}", trajectory.id, of_trajectory.episode);
                 for span in &of_sequence.byte_spans {
                     let text = String::from_utf8_lossy(&sequence.text[span.bytes.clone()]);
-                    println!("    {:+.3} on {:?}", span.advantage, text.lines().next().unwrap_or_default());
+                    println!(
+                        "    {:+.3} on {:?}",
+                        span.advantage,
+                        text.lines().next().unwrap_or_default()
+                    );
                 }
             }
         }

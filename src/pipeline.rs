@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use crate::advantage::{self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepGroups, TaskScores};
+use crate::advantage::{
+    self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepGroups, TaskScores,
+};
 use crate::anchors::{self, AnchorConfig, Selection};
 use crate::code::{TaskCode, TaskCodeBuilder, Windows};
 use crate::device::Device;
@@ -209,7 +211,12 @@ pub fn credit(device: &Device, batch: &Batch, config: &Config) -> Result<Credit>
 ///
 /// # Errors
 /// As [`credit`], and whatever the caller's line vectors return.
-pub fn credit_with(device: &Device, batch: &Batch, config: &Config, extras: Extras<'_>) -> Result<Credit> {
+pub fn credit_with(
+    device: &Device,
+    batch: &Batch,
+    config: &Config,
+    extras: Extras<'_>,
+) -> Result<Credit> {
     config.validate()?;
     let started = Instant::now();
     let results: Vec<Result<(TaskCredit, TaskDiagnostics)>> = batch
@@ -247,11 +254,17 @@ fn credit_task(
         sequence.validate()?;
     }
     let turns = turns_of(task);
-    let turn = |i: usize| &task.trajectories[turns[i].trajectory].sequences[turns[i].sequence].turns[turns[i].turn];
+    let turn = |i: usize| {
+        &task.trajectories[turns[i].trajectory].sequences[turns[i].sequence].turns[turns[i].turn]
+    };
 
-    let scores: Vec<Option<f64>> = task.trajectories.iter().map(advantage::trajectory_score).collect();
-    let returns: Vec<Option<f64>> =
-        task.trajectories.iter().flat_map(|t| advantage::turn_returns(t, &config.advantage)).collect();
+    let scores: Vec<Option<f64>> =
+        task.trajectories.iter().map(advantage::trajectory_score).collect();
+    let returns: Vec<Option<f64>> = task
+        .trajectories
+        .iter()
+        .flat_map(|t| advantage::turn_returns(t, &config.advantage))
+        .collect();
     let n_turns_of = task.trajectories.iter().map(|t| t.turns().count() as u32).collect();
     let task_scores = TaskScores { scores: scores.clone(), turns: n_turns_of };
     let mut episode = advantage::episode(device, &[task_scores], &config.advantage)?;
@@ -262,8 +275,12 @@ fn credit_task(
         Grouping::None => Found::default(),
         _ => find(device, task, &turns, config, extras, &mut diagnostics, &mut clock)?,
     };
-    let members: Vec<Vec<u32>> =
-        found.selection.anchors.iter().map(|a| a.members.iter().map(|m| m.turn).collect()).collect();
+    let members: Vec<Vec<u32>> = found
+        .selection
+        .anchors
+        .iter()
+        .map(|a| a.members.iter().map(|m| m.turn).collect())
+        .collect();
     let turn_trajectory: Vec<u32> = turns.iter().map(|t| t.trajectory as u32).collect();
     let diff = advantage::diff(device, &members, &returns, &turn_trajectory, &config.advantage)?;
     let step = match config.advantage.step {
@@ -288,7 +305,8 @@ fn credit_task(
             first_turn = turn_range.end;
             let covers = std::mem::take(&mut covers[trajectory_idx][sequence_idx]);
             let steps = step_of_turn.as_ref().map(|values| &values[turn_range]);
-            let credit = advantage::project(device, sequence, episode_of[trajectory_idx], &covers, steps)?;
+            let credit =
+                advantage::project(device, sequence, episode_of[trajectory_idx], &covers, steps)?;
             diagnostics.add_sequence(sequence, &credit);
             sequences.push(credit);
         }
@@ -409,7 +427,12 @@ fn turns_of(task: &Task) -> Vec<TurnRef> {
     turns
 }
 
-fn groups_of(found: &Found, turns: &[TurnRef], returns: &[Option<f64>], diff: &DiffAdvantages) -> Vec<Group> {
+fn groups_of(
+    found: &Found,
+    turns: &[TurnRef],
+    returns: &[Option<f64>],
+    diff: &DiffAdvantages,
+) -> Vec<Group> {
     let code = &found.code;
     found
         .selection
@@ -433,7 +456,8 @@ fn groups_of(found: &Found, turns: &[TurnRef], returns: &[Option<f64>], diff: &D
             let root = &code.roots[anchor.span.root as usize];
             Group {
                 score: anchor.score,
-                mean_lines: members.iter().map(|m| f64::from(m.n_lines)).sum::<f64>() / members.len() as f64,
+                mean_lines: members.iter().map(|m| f64::from(m.n_lines)).sum::<f64>()
+                    / members.len() as f64,
                 edit_type: root.edit_type,
                 path: root.path.clone(),
                 members,
@@ -450,13 +474,15 @@ fn covers_of(task: &Task, groups: &[Group], lambda: f64) -> Vec<Vec<Vec<Cover>>>
     for (group_idx, group) in groups.iter().enumerate() {
         for member in &group.members {
             let advantage = (lambda * f64::from(member.advantage)) as f32;
-            covers[member.turn.trajectory][member.turn.sequence].extend(member.bytes.iter().map(|bytes| Cover {
-                bytes: bytes.clone(),
-                advantage,
-                anchor: group_idx as u32,
-                member: member_id,
-                score: group.score,
-            }));
+            covers[member.turn.trajectory][member.turn.sequence].extend(member.bytes.iter().map(
+                |bytes| Cover {
+                    bytes: bytes.clone(),
+                    advantage,
+                    anchor: group_idx as u32,
+                    member: member_id,
+                    score: group.score,
+                },
+            ));
             member_id += 1;
         }
     }

@@ -31,11 +31,15 @@ fn files_under(folder: &str, extension: &str) -> Vec<PathBuf> {
     walk(&root.join(folder), extension, &mut found);
     found.sort();
     assert!(!found.is_empty(), "no .{extension} under {folder}");
-    found.iter().map(|path| path.strip_prefix(root).expect("below the root").to_path_buf()).collect()
+    found
+        .iter()
+        .map(|path| path.strip_prefix(root).expect("below the root").to_path_buf())
+        .collect()
 }
 
 fn read(path: &Path) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a source file is UTF-8")
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path))
+        .expect("a source file is UTF-8")
 }
 
 fn is_comment(line: &str) -> bool {
@@ -48,7 +52,8 @@ fn modules_used(text: &str) -> BTreeSet<String> {
     for line in text.lines().filter(|line| !is_comment(line)) {
         for (at, _) in line.match_indices("crate::") {
             let rest = &line[at + "crate::".len()..];
-            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let name: String =
+                rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
             assert!(!name.is_empty(), "write `use crate::x::…` on a line of its own: {line}");
             used.insert(name);
         }
@@ -57,7 +62,8 @@ fn modules_used(text: &str) -> BTreeSet<String> {
 }
 
 fn room_of(path: &Path) -> String {
-    let room = path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
+    let room =
+        path.components().nth(1).expect("below src").as_os_str().to_string_lossy().into_owned();
     room.trim_end_matches(".rs").to_string()
 }
 
@@ -67,7 +73,8 @@ fn a_stage_uses_only_earlier_stages_and_the_foundation() {
         let room = room_of(&path);
         let Some(at) = STAGES.iter().position(|stage| *stage == room) else { continue };
         for used in modules_used(&read(&path)) {
-            let allowed = FOUNDATION.contains(&used.as_str()) || STAGES[..=at].contains(&used.as_str());
+            let allowed =
+                FOUNDATION.contains(&used.as_str()) || STAGES[..=at].contains(&used.as_str());
             assert!(allowed, "{}: `{room}` uses `{used}`, which comes after it", path.display());
         }
     }
@@ -87,20 +94,27 @@ fn a_backend_knows_only_params_and_error() {
 fn only_the_pipeline_knows_all_stages() {
     for path in files_under("src", "rs") {
         if STAGES.contains(&room_of(&path).as_str()) || room_of(&path) == "backend" {
-            assert!(!modules_used(&read(&path)).contains("pipeline"), "{} uses the pipeline", path.display());
+            assert!(
+                !modules_used(&read(&path)).contains("pipeline"),
+                "{} uses the pipeline",
+                path.display()
+            );
         }
     }
 }
 
 #[test]
 fn every_backend_has_the_same_operations() {
-    for backend in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend")).expect("src/backend") {
+    for backend in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/backend"))
+        .expect("src/backend")
+    {
         let folder = backend.expect("an entry").path();
         if !folder.is_dir() {
             continue;
         }
         for stem in STEMS {
-            let there = folder.join(format!("{stem}.rs")).exists() || folder.join(stem).join("mod.rs").exists();
+            let there = folder.join(format!("{stem}.rs")).exists()
+                || folder.join(stem).join("mod.rs").exists();
             assert!(there, "{} lacks {stem}", folder.display());
         }
     }
@@ -113,12 +127,17 @@ fn unsafe_stays_in_its_files_and_says_why() {
         let text = read(&path);
         let lines: Vec<&str> = text.lines().collect();
         for (i, line) in lines.iter().enumerate() {
-            let opens_block = !is_comment(line) && (line.contains("unsafe {") || line.contains("unsafe{"));
+            let opens_block =
+                !is_comment(line) && (line.contains("unsafe {") || line.contains("unsafe{"));
             if !is_comment(line) && line.contains("unsafe") && !line.contains("unsafe_code") {
                 with_unsafe.insert(path.to_string_lossy().into_owned());
             }
             if opens_block {
-                let comment = lines[..i].iter().rev().take_while(|above| is_comment(above)).collect::<Vec<_>>();
+                let comment = lines[..i]
+                    .iter()
+                    .rev()
+                    .take_while(|above| is_comment(above))
+                    .collect::<Vec<_>>();
                 assert!(
                     comment.iter().any(|above| above.contains("SAFETY:")),
                     "{}:{}: unsafe block without a SAFETY comment",

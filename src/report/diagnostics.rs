@@ -220,13 +220,15 @@ impl Diagnostics {
         self.n_single_tasks += u64::from(credit.trajectories.len() == 1);
         self.n_trajectories += credit.trajectories.len() as u64;
         self.n_unscored += credit.trajectories.iter().filter(|t| t.score.is_none()).count() as u64;
-        self.n_sequences += credit.trajectories.iter().map(|t| t.sequences.len() as u64).sum::<u64>();
+        self.n_sequences +=
+            credit.trajectories.iter().map(|t| t.sequences.len() as u64).sum::<u64>();
         self.n_turns += task.n_turns;
         self.n_turns_with_edits += task.n_turns_with_edits;
         add_counts(&mut self.edits, &task.edits);
         add_counts(&mut self.roots, &task.roots);
         for note in &credit.notes {
-            let counts = if note.note.skipped { &mut self.skipped_edits } else { &mut self.flagged_edits };
+            let counts =
+                if note.note.skipped { &mut self.skipped_edits } else { &mut self.flagged_edits };
             *counts.entry(note.note.kind.to_string()).or_default() += 1;
         }
         self.n_lines += task.n_lines;
@@ -309,7 +311,9 @@ impl Diagnostics {
                 put(format!("{what}/{kind}"), *count as f64);
             }
         }
-        for (what, advantages) in [("episode", &self.episode), ("diff", &self.diff), ("step", &self.step)] {
+        for (what, advantages) in
+            [("episode", &self.episode), ("diff", &self.diff), ("step", &self.step)]
+        {
             let counts = &advantages.counts;
             put(format!("{what}/groups"), counts.n_groups as f64);
             put(format!("{what}/singletons"), counts.n_singletons as f64);
@@ -350,7 +354,12 @@ impl TaskDiagnostics {
     }
 
     /// Counts lines, candidates and occurrences.
-    pub fn set_occurrences(&mut self, code: &TaskCode, windows: &Windows, occurrences: &Occurrences) {
+    pub fn set_occurrences(
+        &mut self,
+        code: &TaskCode,
+        windows: &Windows,
+        occurrences: &Occurrences,
+    ) {
         self.n_lines = code.n_lines() as u64;
         self.n_candidates = windows.len() as u64;
         self.n_occurrences = occurrences.items.len() as u64;
@@ -386,21 +395,29 @@ impl TaskDiagnostics {
         diff: &DiffAdvantages,
         step: Option<&StepAdvantages>,
     ) {
-        let scored: Vec<f32> = episode.iter().zip(scores).filter(|(_, s)| s.is_some()).map(|(a, _)| *a).collect();
-        self.episode = Advantages::new(*episode_counts, std::iter::once((scored.as_slice(), episode.len())));
+        let scored: Vec<f32> =
+            episode.iter().zip(scores).filter(|(_, s)| s.is_some()).map(|(a, _)| *a).collect();
+        self.episode =
+            Advantages::new(*episode_counts, std::iter::once((scored.as_slice(), episode.len())));
         let groups = diff.values.iter().map(|values| (values.as_slice(), values.len()));
         self.diff = Advantages::new(diff.counts, groups);
-        self.diff_within = Weighted { sum: diff.mean_abs_within * n_scored(diff), n: n_scored(diff) };
-        self.diff_contrast = Weighted { sum: diff.mean_abs_contrast * n_scored(diff), n: n_scored(diff) };
+        self.diff_within =
+            Weighted { sum: diff.mean_abs_within * n_scored(diff), n: n_scored(diff) };
+        self.diff_contrast =
+            Weighted { sum: diff.mean_abs_contrast * n_scored(diff), n: n_scored(diff) };
         self.n_no_outside = diff.n_no_outside as u64;
         for group in &diff.groups {
             self.turn_spread.add(f64::from(group.turn_range.1 - group.turn_range.0));
             self.return_spread.add(group.return_range.1 - group.return_range.0);
         }
         if let Some(step) = step {
-            let values: Vec<Vec<f32>> =
-                step.groups.iter().map(|turns| turns.iter().map(|&turn| step.values[turn as usize]).collect()).collect();
-            self.step = Advantages::new(step.counts, values.iter().map(|v| (v.as_slice(), v.len())));
+            let values: Vec<Vec<f32>> = step
+                .groups
+                .iter()
+                .map(|turns| turns.iter().map(|&turn| step.values[turn as usize]).collect())
+                .collect();
+            self.step =
+                Advantages::new(step.counts, values.iter().map(|v| (v.as_slice(), v.len())));
             self.n_without_observation = step.n_without_observation as u64;
         }
     }

@@ -10,14 +10,20 @@ use crate::error::{Error, Result};
 ///
 /// # Errors
 /// [`Error::Io`] with the path.
-pub fn write_whole(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+pub fn write_whole(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Result<()> {
     let failed = |source| Error::io(path, source);
     if path.as_os_str() == "-" {
         let mut out = BufWriter::new(std::io::stdout().lock());
         return write(&mut out).and_then(|()| out.flush()).map_err(failed);
     }
     if path.is_dir() {
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::IsADirectory, "is a directory; name a file")));
+        return Err(failed(std::io::Error::new(
+            std::io::ErrorKind::IsADirectory,
+            "is a directory; name a file",
+        )));
     }
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

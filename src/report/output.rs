@@ -67,9 +67,9 @@ pub fn write_credit(
                 trajectory.sequences.iter().zip(&trajectory_credit.sequences).enumerate()
             {
                 let mut row_notes = Vec::new();
-                while let Some(note) = notes
-                    .next_if(|n| (n.turn.trajectory, n.turn.sequence) == (trajectory_idx, sequence_idx))
-                {
+                while let Some(note) = notes.next_if(|n| {
+                    (n.turn.trajectory, n.turn.sequence) == (trajectory_idx, sequence_idx)
+                }) {
                     row_notes.push(NoteRow {
                         kind: note.note.kind,
                         skipped: note.note.skipped,
@@ -81,23 +81,34 @@ pub fn write_credit(
                 let byte_spans = sequence_credit
                     .byte_spans
                     .iter()
-                    .map(|s| span_row(s.bytes.start as u64, s.bytes.end as u64, s.advantage, s.anchor))
+                    .map(|s| {
+                        span_row(s.bytes.start as u64, s.bytes.end as u64, s.advantage, s.anchor)
+                    })
                     .collect();
                 let token_spans = sequence.tokens.as_ref().map(|_| {
                     sequence_credit
                         .token_spans
                         .iter()
-                        .map(|s| span_row(s.tokens.start.into(), s.tokens.end.into(), s.advantage, s.anchor))
+                        .map(|s| {
+                            span_row(
+                                s.tokens.start.into(),
+                                s.tokens.end.into(),
+                                s.advantage,
+                                s.anchor,
+                            )
+                        })
                         .collect()
                 });
                 let advantages = match (&sequence.tokens, dense) {
-                    (Some(tokens), true) => Some(sequence_credit.dense(tokens).map_err(io::Error::other)?),
+                    (Some(tokens), true) => {
+                        Some(sequence_credit.dense(tokens).map_err(io::Error::other)?)
+                    }
                     _ => None,
                 };
                 let row = Row {
                     task: &task.id,
                     trajectory: &trajectory.id,
-                    turn: sequence.turn,
+                    turn: sequence.first_turn,
                     score: trajectory_credit.score,
                     episode: trajectory_credit.episode,
                     byte_spans,
@@ -161,11 +172,15 @@ fn group_row<'a>(task: &'a Task, anchor: usize, group: &'a Group) -> GroupRow<'a
         .map(|member| {
             let trajectory = &task.trajectories[member.turn.trajectory];
             let sequence = &trajectory.sequences[member.turn.sequence];
-            let text: Vec<u8> =
-                member.bytes.iter().flat_map(|b| sequence.text.get(b.clone()).unwrap_or_default()).copied().collect();
+            let text: Vec<u8> = member
+                .bytes
+                .iter()
+                .flat_map(|b| sequence.text.get(b.clone()).unwrap_or_default())
+                .copied()
+                .collect();
             MemberRow {
                 trajectory: &trajectory.id,
-                turn: sequence.turn + member.turn.turn as u64,
+                turn: sequence.first_turn + member.turn.turn as u64,
                 bytes: member.bytes.iter().map(|b| [b.start, b.end]).collect(),
                 lines: member.n_lines,
                 similarity: member.similarity,
@@ -200,12 +215,26 @@ struct DiagnosticsRow<'a> {
 ///
 /// # Errors
 /// Whatever the writer returns.
-pub fn write_diagnostics(out: &mut dyn Write, batch: &Batch, credit: &Credit, config: &Config) -> io::Result<()> {
+pub fn write_diagnostics(
+    out: &mut dyn Write,
+    batch: &Batch,
+    credit: &Credit,
+    config: &Config,
+) -> io::Result<()> {
     let row = DiagnosticsRow {
         diagnostics: &credit.diagnostics,
-        metrics: credit.diagnostics.metrics().into_iter().map(|(name, value)| (name, value.into())).collect(),
+        metrics: credit
+            .diagnostics
+            .metrics()
+            .into_iter()
+            .map(|(name, value)| (name, value.into()))
+            .collect(),
         config,
-        flagged_rows: batch.flagged.iter().map(|f| [f.place.to_string(), f.reason.clone()]).collect(),
+        flagged_rows: batch
+            .flagged
+            .iter()
+            .map(|f| [f.place.to_string(), f.reason.clone()])
+            .collect(),
         reader_notes: &batch.notes,
     };
     write_line(out, &row)

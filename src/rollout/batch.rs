@@ -182,7 +182,10 @@ fn trajectory_of(id: String, mut rows: Vec<Row>, flagged: &mut Vec<Flagged>) -> 
             }
         }
     }
-    let mut sequences: Vec<Sequence> = kept.into_iter().map(|row| row.sequence).collect();
+    let mut sequences: Vec<Sequence> = kept
+        .into_iter()
+        .map(|row| Sequence { first_turn: row.order.unwrap_or(0), ..row.sequence })
+        .collect();
     if unscored {
         // With one reward unknown, neither an outcome nor a sum of rewards would be the trajectory's score.
         for turn in sequences.iter_mut().flat_map(|sequence| &mut sequence.turns) {

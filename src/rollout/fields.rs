@@ -67,7 +67,8 @@ impl Context<'_> {
     /// A sequence known as text only; with a tokenizer the text is encoded, which gives tokens for credit but not the
     /// sampled ones.
     pub(super) fn text_sequence(&mut self, text: Vec<u8>, turns: Vec<Turn>) -> Sequence {
-        let mut sequence = Sequence { text, tokens: None, turns, place: self.place.clone() };
+        let mut sequence =
+            Sequence { text, tokens: None, turns, first_turn: 0, place: self.place.clone() };
         if let Some(tokenizer) = self.tokenizer {
             match tokenizer.encode(&sequence.text) {
                 Ok(byte_ends) => {

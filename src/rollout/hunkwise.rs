@@ -56,6 +56,7 @@ fn read(mut object: Object, context: &mut Context<'_>) -> Result<Row, Flaw> {
                 text,
                 tokens: Some(Tokens { byte_ends, mask }),
                 turns,
+                first_turn: 0,
                 place: context.place.clone(),
             }
         }
@@ -69,7 +70,9 @@ fn read(mut object: Object, context: &mut Context<'_>) -> Result<Row, Flaw> {
         (None, Some(_), None) => {
             return Err(Flaw::new("mask", "needs `token_ends` or `token_ids` beside it"));
         }
-        (None, _, Some(_)) => Sequence { text, tokens: None, turns, place: context.place.clone() },
+        (None, _, Some(_)) => {
+            Sequence { text, tokens: None, turns, first_turn: 0, place: context.place.clone() }
+        }
         (None, None, None) => context.text_sequence(text, turns),
     };
     Ok(Row { task, trajectory, order, outcome, unscored: context.unscored, sequence })

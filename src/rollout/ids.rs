@@ -97,7 +97,7 @@ pub(super) fn id_row(
         vec![false; ids.len()]
     };
     let tokens = Some(Tokens { byte_ends, mask });
-    let sequence = Sequence { text, tokens, turns, place: context.place.clone() };
+    let sequence = Sequence { text, tokens, turns, first_turn: 0, place: context.place.clone() };
     Ok(IdRow { prompt: ids[..first].to_vec(), sequence })
 }
 

@@ -74,8 +74,17 @@ pub struct Sequence {
     pub tokens: Option<Tokens>,
     /// What the model wrote, in order; disjoint byte ranges of `text`.
     pub turns: Vec<Turn>,
+    /// Index of the first turn in its trajectory, as the dump gives it; 0 where it gives none.
+    pub first_turn: u64,
     /// Where the row was read.
     pub place: Place,
+}
+
+impl Trajectory {
+    /// All turns, through its sequences.
+    pub fn turns(&self) -> impl Iterator<Item = &Turn> {
+        self.sequences.iter().flat_map(|sequence| &sequence.turns)
+    }
 }
 
 /// One model response inside a sequence.

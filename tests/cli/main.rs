@@ -32,11 +32,12 @@ fn rows() -> String {
 }
 
 fn examples() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rollouts"))
-        .expect("examples/rollouts")
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
-        .collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rollouts"))
+            .expect("examples/rollouts")
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| path.extension().is_some_and(|e| e == "jsonl"))
+            .collect();
     files.sort();
     files
 }
@@ -49,14 +50,21 @@ fn credit_writes_one_row_per_sequence_and_prints_a_summary() {
     let run = hunkwise(&["credit", &input, "-o", out.to_str().unwrap()]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
     assert!(text(&run.stdout).contains("1 tasks, 3 trajectories"), "{}", text(&run.stdout));
-    let lines: Vec<serde_json::Value> =
-        std::fs::read_to_string(&out).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+    let lines: Vec<serde_json::Value> = std::fs::read_to_string(&out)
+        .unwrap()
+        .lines()
+        .map(|l| serde_json::from_str(l).unwrap())
+        .collect();
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0]["task"], "shop");
     assert_eq!(lines[0]["trajectory"], "1");
     // Scores 1, 0, 0 in the group: A^D of the first is 2/3, lambda 1.2.
-    let advantages: Vec<f64> =
-        lines[0]["byte_spans"].as_array().unwrap().iter().map(|s| s["advantage"].as_f64().unwrap()).collect();
+    let advantages: Vec<f64> = lines[0]["byte_spans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["advantage"].as_f64().unwrap())
+        .collect();
     assert!(advantages.iter().any(|a| (a - 0.8).abs() < 1e-6), "{advantages:?}");
 }
 
@@ -67,7 +75,11 @@ fn the_examples_all_have_credit() {
         let out = folder.path().join("out.jsonl");
         let run = hunkwise(&["credit", file.to_str().unwrap(), "-o", out.to_str().unwrap()]);
         assert_eq!(run.status.code(), Some(0), "{}: {}", file.display(), text(&run.stderr));
-        let n_in = std::fs::read_to_string(&file).unwrap().lines().filter(|l| !l.trim().is_empty()).count();
+        let n_in = std::fs::read_to_string(&file)
+            .unwrap()
+            .lines()
+            .filter(|l| !l.trim().is_empty())
+            .count();
         let written = std::fs::read_to_string(&out).unwrap();
         assert_eq!(written.lines().count(), n_in, "{}", file.display());
         assert!(written.contains("\"anchor\":0"), "{}: no group", file.display());
@@ -156,10 +168,18 @@ fn flags_win_over_the_configuration_file() {
     let config = write(folder.path(), "c.toml", "[advantage]\nlambda = 3.0\ngamma = 0.5\n");
     let diagnostics = folder.path().join("d.json");
     let run = hunkwise(&[
-        "credit", &input, "--config", &config, "--lambda", "0.5", "--diagnostics", diagnostics.to_str().unwrap(),
+        "credit",
+        &input,
+        "--config",
+        &config,
+        "--lambda",
+        "0.5",
+        "--diagnostics",
+        diagnostics.to_str().unwrap(),
     ]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    let d: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(diagnostics).unwrap()).unwrap();
+    let d: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(diagnostics).unwrap()).unwrap();
     assert_eq!(d["config"]["advantage"]["lambda"], 0.5);
     assert_eq!(d["config"]["advantage"]["gamma"], 0.5);
     assert_eq!(d["metrics"]["hunkwise/trajectories"], 3.0);
@@ -200,10 +220,15 @@ fn help_names_every_parameter() {
         match value {
             toml::Value::Table(section) => {
                 for key in section.keys() {
-                    assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}");
+                    assert!(
+                        help.contains(&format!("--{}", key.replace('_', "-"))),
+                        "no flag for {key}"
+                    );
                 }
             }
-            _ => assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}"),
+            _ => {
+                assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}")
+            }
         }
     }
 }

@@ -41,6 +41,7 @@ fn trajectory(outcome: Option<f64>, rewards: &[&[Option<f64>]]) -> Trajectory {
                 .enumerate()
                 .map(|(i, &reward)| Turn { bytes: i..i + 1, reward, observation: None })
                 .collect(),
+            first_turn: 0,
             place: Place::default(),
         })
         .collect();

@@ -10,6 +10,7 @@ fn sequence(text: &str, byte_ends: &[u32]) -> Sequence {
         text: text.as_bytes().to_vec(),
         tokens: Some(Tokens { byte_ends: byte_ends.to_vec(), mask: vec![true; byte_ends.len()] }),
         turns: vec![Turn { bytes: 0..text.len(), reward: None, observation: None }],
+        first_turn: 0,
         place: Place::new("rollouts.jsonl", 7),
     }
 }

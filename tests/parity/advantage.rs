@@ -256,6 +256,11 @@ fn projection() -> impl Strategy<Value = Projection> {
             let steps = steps
                 .map(|steps| steps[..turns.len()].iter().map(|&s| f32::from(s) / 7.0).collect());
             let tokens = Some(Tokens { byte_ends, mask });
-            (Sequence { text, tokens, turns, place: Place::default() }, covers, 0.3, steps)
+            (
+                Sequence { text, tokens, turns, first_turn: 0, place: Place::default() },
+                covers,
+                0.3,
+                steps,
+            )
         })
 }

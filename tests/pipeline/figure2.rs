@@ -13,12 +13,19 @@ const SHARED: [&str; 4] = [
 ];
 
 fn rollouts() -> hunkwise::rollout::Batch {
-    let mut first = vec!["import os, sys, json, shutil, pathlib, argparse", "CACHE = pathlib.Path.home() / '.cache' / 'tool'"];
+    let mut first = vec![
+        "import os, sys, json, shutil, pathlib, argparse",
+        "CACHE = pathlib.Path.home() / '.cache' / 'tool'",
+    ];
     first.extend(SHARED);
     first.push("shutil.rmtree(CACHE, ignore_errors=True); os.makedirs(CACHE, exist_ok=True)");
-    let mut second = vec!["from dataclasses import dataclass, field, asdict", "@dataclass(frozen=True, order=True, slots=True)"];
+    let mut second = vec![
+        "from dataclasses import dataclass, field, asdict",
+        "@dataclass(frozen=True, order=True, slots=True)",
+    ];
     second.extend(SHARED);
-    second.push("assert [clamp(i, 2, 4) for i in range(6)] == [2, 2, 2, 3, 4, 4], 'clamp is broken'");
+    second
+        .push("assert [clamp(i, 2, 4) for i in range(6)] == [2, 2, 2, 3, 4, 4], 'clamp is broken'");
     batch(vec![
         row("clamp", "a", 0, &replace("tool.py", "pass", &first), 1.0),
         row("clamp", "b", 0, &replace("tool.py", "pass", &second), 0.0),

@@ -32,8 +32,12 @@ fn same_bytes_for_threads_simd_sets_and_row_orders() {
     let mut embedded = Config::default();
     embedded.similarity.embedding_weight = 0.3;
     for (seed, config) in [(1, Config::default()), (2, embedded)] {
-        let expected = bytes(rows(seed, 3, 6, 2), &Device::Cpu(Cpu::with_simd(Simd::Scalar)), &config, 1);
-        assert!(String::from_utf8(expected.clone()).unwrap().contains("\"members\""), "no group to compare");
+        let expected =
+            bytes(rows(seed, 3, 6, 2), &Device::Cpu(Cpu::with_simd(Simd::Scalar)), &config, 1);
+        assert!(
+            String::from_utf8(expected.clone()).unwrap().contains("\"members\""),
+            "no group to compare"
+        );
         for simd in [Simd::Scalar, Simd::detect()] {
             for n_threads in [1, 2, 5] {
                 let rows = shuffled(rows(seed, 3, 6, 2), n_threads as u64);

@@ -15,6 +15,7 @@ pub(crate) fn row(task: &str, trajectory: &str, order: u64, text: &str, reward: 
             text: text.as_bytes().to_vec(),
             tokens: None,
             turns: vec![Turn { bytes: 0..text.len(), reward: Some(reward), observation: None }],
+            first_turn: 0,
             place: Place::default(),
         },
     }
@@ -23,14 +24,18 @@ pub(crate) fn row(task: &str, trajectory: &str, order: u64, text: &str, reward: 
 /// The same row with one token per `width` bytes, all trained.
 pub(crate) fn tokenized(mut row: Row, width: usize) -> Row {
     let n_bytes = row.sequence.text.len();
-    let byte_ends: Vec<u32> = (1..=n_bytes.div_ceil(width)).map(|i| (i * width).min(n_bytes) as u32).collect();
+    let byte_ends: Vec<u32> =
+        (1..=n_bytes.div_ceil(width)).map(|i| (i * width).min(n_bytes) as u32).collect();
     row.sequence.tokens = Some(Tokens { mask: vec![true; byte_ends.len()], byte_ends });
     row
 }
 
 /// An edit that writes `lines` over `old` in a file.
 pub(crate) fn replace(path: &str, old: &str, lines: &[&str]) -> String {
-    format!("<edit path=\"{path}\">\n<search>\n{old}\n</search>\n<replace>\n{}\n</replace>\n</edit>\n", lines.join("\n"))
+    format!(
+        "<edit path=\"{path}\">\n<search>\n{old}\n</search>\n<replace>\n{}\n</replace>\n</edit>\n",
+        lines.join("\n")
+    )
 }
 
 /// A generator that is the same everywhere (splitmix64).
@@ -78,21 +83,37 @@ pub(crate) fn rows(seed: u64, n_tasks: usize, n_trajectories: usize, n_turns: us
                 let lines: Vec<String> = (0..n_lines)
                     .map(|_| {
                         let line = LINES[random.below(LINES.len())];
-                        if random.below(5) == 0 { line.replace("item", "thing") } else { line.to_string() }
+                        if random.below(5) == 0 {
+                            line.replace("item", "thing")
+                        } else {
+                            line.to_string()
+                        }
                     })
                     .collect();
                 let body = lines.join("\n");
                 let text = match random.below(4) {
-                    0 => format!("I change it.\n<edit path=\"shop.py\"><search>\npass\n</search><replace>\n{body}\n</replace></edit>\n"),
-                    1 => format!("shop.py\n```python\n<<<<<<< SEARCH\npass\n=======\n{body}\n>>>>>>> REPLACE\n```\n"),
+                    0 => format!(
+                        "I change it.\n<edit path=\"shop.py\"><search>\npass\n</search><replace>\n{body}\n</replace></edit>\n"
+                    ),
+                    1 => format!(
+                        "shop.py\n```python\n<<<<<<< SEARCH\npass\n=======\n{body}\n>>>>>>> REPLACE\n```\n"
+                    ),
                     2 => {
                         let plus: String = lines.iter().map(|l| format!("+{l}\n")).collect();
-                        format!("--- a/shop.py\n+++ b/shop.py\n@@ -1 +1,{n_lines} @@\n-pass\n{plus}")
+                        format!(
+                            "--- a/shop.py\n+++ b/shop.py\n@@ -1 +1,{n_lines} @@\n-pass\n{plus}"
+                        )
                     }
                     _ => format!("Here: \u{1f680}\n```python\n# shop{turn}.py\n{body}\n```\n"),
                 };
                 let reward = random.below(3) as f64 * 0.5;
-                let row = row(&format!("task{task}"), &format!("{trajectory}"), turn as u64, &text, reward);
+                let row = row(
+                    &format!("task{task}"),
+                    &format!("{trajectory}"),
+                    turn as u64,
+                    &text,
+                    reward,
+                );
                 rows.push(tokenized(row, 3));
             }
         }

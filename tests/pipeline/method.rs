@@ -18,7 +18,11 @@ fn three() -> hunkwise::rollout::Batch {
 
 fn added(config: &Config) -> Vec<f32> {
     let credit = credit(&Device::cpu(), &three(), config).unwrap();
-    let group = credit.tasks[0].groups.iter().find(|g| g.edit_type == hunkwise::edits::EditType::Add).unwrap();
+    let group = credit.tasks[0]
+        .groups
+        .iter()
+        .find(|g| g.edit_type == hunkwise::edits::EditType::Add)
+        .unwrap();
     group.members.iter().map(|m| m.advantage).collect()
 }
 
@@ -38,7 +42,8 @@ fn none_is_grpo() {
     let credit = credit(&Device::cpu(), &batch, &config).unwrap();
     assert!(credit.tasks[0].groups.is_empty());
     for (trajectory, of) in batch.tasks[0].trajectories.iter().zip(&credit.tasks[0].trajectories) {
-        let dense = of.sequences[0].dense(trajectory.sequences[0].tokens.as_ref().unwrap()).unwrap();
+        let dense =
+            of.sequences[0].dense(trajectory.sequences[0].tokens.as_ref().unwrap()).unwrap();
         assert!(dense.iter().all(|a| *a == of.episode));
     }
     // Scores 1, 0, 0: mean 1/3, sample standard deviation 0.57735027.
@@ -50,11 +55,22 @@ fn none_is_grpo() {
 
 #[test]
 fn exact_groups_only_equal_windows() {
-    let near = |n: usize| replace("a.py", "pass", &[&format!("answer = solve(problem, depth={n}, width=10, seed=7, retries=3)")]);
+    let near = |n: usize| {
+        replace(
+            "a.py",
+            "pass",
+            &[&format!("answer = solve(problem, depth={n}, width=10, seed=7, retries=3)")],
+        )
+    };
     let batch = batch(vec![row("t", "1", 0, &near(1), 1.0), row("t", "2", 0, &near(2), 0.0)]);
     let count = |grouping| {
-        let credit = credit(&Device::cpu(), &batch, &Config { grouping, ..Config::default() }).unwrap();
-        credit.tasks[0].groups.iter().filter(|g| g.edit_type == hunkwise::edits::EditType::Add).count()
+        let credit =
+            credit(&Device::cpu(), &batch, &Config { grouping, ..Config::default() }).unwrap();
+        credit.tasks[0]
+            .groups
+            .iter()
+            .filter(|g| g.edit_type == hunkwise::edits::EditType::Add)
+            .count()
     };
     assert_eq!(count(Grouping::Exact), 0);
     assert_eq!(count(Grouping::Windows), 1);
@@ -63,7 +79,11 @@ fn exact_groups_only_equal_windows() {
 #[test]
 fn a_repeated_diff_of_one_trajectory_gets_no_second_credit() {
     let edit = replace("a.py", "pass", &["x = first_step(7)", "y = second_step(x)"]);
-    let batch = batch(vec![row("t", "1", 0, &edit, 0.0), row("t", "1", 1, &edit, 1.0), row("t", "2", 0, &edit, 0.0)]);
+    let batch = batch(vec![
+        row("t", "1", 0, &edit, 0.0),
+        row("t", "1", 1, &edit, 1.0),
+        row("t", "2", 0, &edit, 0.0),
+    ]);
     let mut config = Config::default();
     let gated = credit(&Device::cpu(), &batch, &config).unwrap();
     assert!(gated.tasks[0].groups.iter().all(|g| g.members.len() == 2));
@@ -107,7 +127,10 @@ fn step_groups_reach_the_tokens() {
     let tokens = batch.tasks[0].trajectories[0].sequences[0].tokens.as_ref().unwrap();
     let dense = credit.tasks[0].trajectories[0].sequences[0].dense(tokens).unwrap();
     // A^E = 0.70710678, A^S the same, omega 3.
-    assert!(dense.iter().all(|a| (a - 4.0 * std::f32::consts::FRAC_1_SQRT_2).abs() < 1e-6), "{dense:?}");
+    assert!(
+        dense.iter().all(|a| (a - 4.0 * std::f32::consts::FRAC_1_SQRT_2).abs() < 1e-6),
+        "{dense:?}"
+    );
 }
 
 #[test]
@@ -127,7 +150,12 @@ fn configuration_round_trips_through_toml_and_refuses_unknown_keys() {
     let text = toml::to_string(&config).unwrap();
     assert_eq!(toml::from_str::<Config>(&text).unwrap(), config);
     assert_eq!(toml::from_str::<Config>("").unwrap(), Config::default());
-    assert!(toml::from_str::<Config>("[advantage]\nlamda = 1.0\n").unwrap_err().to_string().contains("lamda"));
+    assert!(
+        toml::from_str::<Config>("[advantage]\nlamda = 1.0\n")
+            .unwrap_err()
+            .to_string()
+            .contains("lamda")
+    );
 }
 
 #[test]

@@ -71,7 +71,7 @@ proptest! {
     ) {
         let turns: Vec<Turn> =
             rewards.iter().map(|&reward| Turn { bytes: 0..0, reward, observation: None }).collect();
-        let sequence = Sequence { text: Vec::new(), tokens: None, turns, place: Place::default() };
+        let sequence = Sequence { text: Vec::new(), tokens: None, turns, first_turn: 0, place: Place::default() };
         let trajectory = Trajectory { id: String::new(), outcome, sequences: vec![sequence] };
         let returns = if flat { Returns::Outcome } else { Returns::Discounted };
         let config = AdvantageConfig { gamma, returns, ..AdvantageConfig::default() };
@@ -166,7 +166,7 @@ proptest! {
         }).collect();
         let tokens = Tokens { byte_ends, mask };
         let sequence = Sequence {
-            text: vec![b'x'; n_bytes], tokens: Some(tokens.clone()), turns: Vec::new(), place: Place::default(),
+            text: vec![b'x'; n_bytes], tokens: Some(tokens.clone()), turns: Vec::new(), first_turn: 0, place: Place::default(),
         };
         let found = project(&Device::cpu(), &sequence, 1.0, &covers, None).unwrap();
 

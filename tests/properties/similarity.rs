@@ -72,7 +72,7 @@ proptest! {
         let found = occurrences(&Device::cpu(), &code, &windows, None, &config).unwrap();
         prop_assert_eq!(found.len(), windows.len());
         for candidate in 0..windows.len() {
-            let own = windows.first(candidate);
+            let own = windows.first(candidate as u32);
             let of_type = code.roots[own.root as usize].edit_type;
             for item in found.of(candidate) {
                 let root = &code.roots[item.span.root as usize];
@@ -83,7 +83,7 @@ proptest! {
             }
             prop_assert!(found.of(candidate).windows(2).all(|pair| pair[0].turn < pair[1].turn));
             // It is found in each of its own turns, whole.
-            for place in windows.places(candidate) {
+            for place in windows.places(candidate as u32) {
                 let turn = code.roots[place.root as usize].turn;
                 let own = found.of(candidate).iter().find(|item| item.turn == turn);
                 prop_assert_eq!(own.map(|item| item.similarity), Some(1.0));
@@ -109,7 +109,7 @@ proptest! {
         let config = SimilarityConfig { eta: 1.0, ..SimilarityConfig::default() };
         let exact = exact_occurrences(&code, &windows).unwrap();
         let found = occurrences(&Device::cpu(), &code, &windows, None, &config).unwrap();
-        for candidate in (0..windows.len()).filter(|&c| windows.first(c).len == 1) {
+        for candidate in (0..windows.len()).filter(|&c| windows.first(c as u32).len == 1) {
             // Lines of equal tokens are equal, and a whole root of several lines has more.
             let same = found.of(candidate).iter().filter(|item| item.span.len == 1);
             prop_assert!(exact.of(candidate).iter().all(|item| found.of(candidate).iter().any(|x| x.turn == item.turn)));
@@ -126,11 +126,11 @@ proptest! {
         let mut tokens = vec![];
         let mut offsets = vec![0];
         for candidate in 0..windows.len() {
-            tokens.extend_from_slice(code.tokens_of(windows.first(candidate)));
+            tokens.extend_from_slice(code.tokens_of(windows.first(candidate as u32)));
             offsets.push(tokens.len() as u32);
         }
         let mut by_list = pair_similarity(&device, Ragged { tokens: &tokens, offsets: &offsets }, eta).unwrap();
-        let type_of = |c: u32| code.roots[windows.first(c as usize).root as usize].edit_type;
+        let type_of = |c: u32| code.roots[windows.first(c).root as usize].edit_type;
         by_list.retain(|pair| type_of(pair.a) == type_of(pair.b));
         prop_assert_eq!(by_windows, by_list);
     }

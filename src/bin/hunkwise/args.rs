@@ -224,7 +224,10 @@ impl ConfigArgs {
                 let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
                 toml::from_str(&text).map_err(|e| {
                     let line = e.span().map_or(0, |span| {
-                        1 + text.as_bytes()[..span.start.min(text.len())].iter().filter(|&&b| b == b'\n').count()
+                        1 + text.as_bytes()[..span.start.min(text.len())]
+                            .iter()
+                            .filter(|&&b| b == b'\n')
+                            .count()
                     });
                     Error::input(Place::new(path.display().to_string(), line as u64), e.message())
                 })?

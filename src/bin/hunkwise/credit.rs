@@ -40,7 +40,10 @@ fn check_writable(path: &Path) -> Result<()> {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => Err(Error::io(
             path,
-            std::io::Error::new(std::io::ErrorKind::NotFound, "its folder does not exist; make it first"),
+            std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                "its folder does not exist; make it first",
+            ),
         )),
         _ => Ok(()),
     }

@@ -15,17 +15,22 @@ use crate::args::{ConfigArgs, InputArgs};
 const SHOWN_FLAGS: usize = 20;
 
 pub(crate) fn configure(input: &InputArgs, args: &ConfigArgs) -> Result<Config> {
-    rayon::ThreadPoolBuilder::new().num_threads(input.threads).build_global().map_err(|e| Error::Unavailable {
-        what: format!("a pool of {} threads", input.threads),
-        reason: format!("{e}; give a smaller --threads"),
+    rayon::ThreadPoolBuilder::new().num_threads(input.threads).build_global().map_err(|e| {
+        Error::Unavailable {
+            what: format!("a pool of {} threads", input.threads),
+            reason: format!("{e}; give a smaller --threads"),
+        }
     })?;
     args.resolve()
 }
 
 pub(crate) fn read(input: &InputArgs) -> Result<Batch> {
-    let total = input.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|m| m.len()).sum();
+    let total =
+        input.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|m| m.len()).sum();
     let bar = bar(total, "reading {bar:30} {bytes}/{total_bytes} {eta}");
-    let batch = rollout::read_files(&input.files, &input.read_options(), &mut |bytes| bar.set_position(bytes))?;
+    let batch = rollout::read_files(&input.files, &input.read_options(), &mut |bytes| {
+        bar.set_position(bytes)
+    })?;
     bar.finish_and_clear();
     Ok(batch)
 }

@@ -44,7 +44,13 @@ pub(crate) fn run(args: &ShowArgs) -> Result<usize> {
                 });
             }
             let credit = session::credit(&batch, &config)?;
-            draw(&mut out, &batch.tasks[0], &credit.tasks[0], args.trajectory.as_deref(), config.grouping)
+            draw(
+                &mut out,
+                &batch.tasks[0],
+                &credit.tasks[0],
+                args.trajectory.as_deref(),
+                config.grouping,
+            )
         }
     }
     .and_then(|()| out.flush())
@@ -55,7 +61,13 @@ pub(crate) fn run(args: &ShowArgs) -> Result<usize> {
 fn list_tasks(out: &mut impl Write, batch: &Batch) -> io::Result<()> {
     for task in &batch.tasks {
         let turns: usize = task.trajectories.iter().map(|t| t.turns().count()).sum();
-        writeln!(out, "{:40} {:4} trajectories {:5} turns", task.id, task.trajectories.len(), turns)?;
+        writeln!(
+            out,
+            "{:40} {:4} trajectories {:5} turns",
+            task.id,
+            task.trajectories.len(),
+            turns
+        )?;
     }
     writeln!(out, "\n--task T draws one of them")
 }
@@ -68,11 +80,20 @@ fn draw(
     grouping: Grouping,
 ) -> io::Result<()> {
     let bold = Style::new().bold();
-    writeln!(out, "{bold}task {}{bold:#}  {} trajectories, {} groups", task.id, task.trajectories.len(), credit.groups.len())?;
+    writeln!(
+        out,
+        "{bold}task {}{bold:#}  {} trajectories, {} groups",
+        task.id,
+        task.trajectories.len(),
+        credit.groups.len()
+    )?;
     for (anchor, group) in credit.groups.iter().enumerate() {
         let n = group.members.len();
-        let scores: Vec<String> =
-            group.members.iter().map(|m| m.turn_return.map_or("-".to_string(), |r| format!("{r:.2}"))).collect();
+        let scores: Vec<String> = group
+            .members
+            .iter()
+            .map(|m| m.turn_return.map_or("-".to_string(), |r| format!("{r:.2}")))
+            .collect();
         writeln!(
             out,
             "  {}: {n} members of {:.1} lines, groupability {:.3}, {} {}, returns {}",
@@ -100,21 +121,39 @@ fn draw(
     Ok(())
 }
 
-fn draw_rollout(out: &mut impl Write, rollout: &ShownRollout, scale: f32, grouping: Grouping) -> io::Result<()> {
+fn draw_rollout(
+    out: &mut impl Write,
+    rollout: &ShownRollout,
+    scale: f32,
+    grouping: Grouping,
+) -> io::Result<()> {
     let bold = Style::new().bold();
     let dim = Style::new().dimmed();
     let score = rollout.score.map_or("unscored".to_string(), |s| format!("score {s}"));
-    writeln!(out, "\n{bold}trajectory {}{bold:#}  {score}  A^E {:+.3}", rollout.trajectory, rollout.episode)?;
+    writeln!(
+        out,
+        "\n{bold}trajectory {}{bold:#}  {score}  A^E {:+.3}",
+        rollout.trajectory, rollout.episode
+    )?;
     if grouping == Grouping::None {
         return writeln!(out, "  {dim}no groups: every token has A^E{dim:#}");
     }
     for turn in &rollout.turns {
-        writeln!(out, "{dim}  turn {}{dim:#}{}", turn.number, if turn.files.is_empty() { "  no edit" } else { "" })?;
+        writeln!(
+            out,
+            "{dim}  turn {}{dim:#}{}",
+            turn.number,
+            if turn.files.is_empty() { "  no edit" } else { "" }
+        )?;
         for note in &turn.notes {
             writeln!(out, "    {dim}{note}{dim:#}")?;
         }
         for (path, lines) in &turn.files {
-            writeln!(out, "    {bold}{}{bold:#}", if path.is_empty() { "(no path)" } else { path })?;
+            writeln!(
+                out,
+                "    {bold}{}{bold:#}",
+                if path.is_empty() { "(no path)" } else { path }
+            )?;
             for line in lines {
                 let sign = match line.sign {
                     Sign::Add => '+',
@@ -125,7 +164,11 @@ fn draw_rollout(out: &mut impl Write, rollout: &ShownRollout, scale: f32, groupi
                 let text = line.text.trim_end().replace('\t', "    ");
                 let group = line.anchor.map_or(String::new(), label);
                 let padding = " ".repeat(CODE_WIDTH.saturating_sub(text.chars().count()));
-                writeln!(out, "    {style}{sign} {text}{style:#}{padding} {style}{:+.3}{style:#} {group}", line.advantage)?;
+                writeln!(
+                    out,
+                    "    {style}{sign} {text}{style:#}{padding} {style}{:+.3}{style:#} {group}",
+                    line.advantage
+                )?;
             }
         }
     }

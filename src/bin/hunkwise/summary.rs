@@ -9,7 +9,12 @@ use hunkwise::error::{Error, Result};
 use hunkwise::pipeline::{Config, Grouping};
 use hunkwise::report::{Advantages, Diagnostics, Distribution};
 
-pub(crate) fn print(d: &Diagnostics, config: &Config, output: Option<&Path>, on_stdout: bool) -> Result<()> {
+pub(crate) fn print(
+    d: &Diagnostics,
+    config: &Config,
+    output: Option<&Path>,
+    on_stdout: bool,
+) -> Result<()> {
     let mut text = table(d, config).to_string();
     text.push('\n');
     for warning in warnings(d) {
@@ -52,7 +57,10 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
         format!("|A^E| {}{}", mean_max(&d.episode.magnitude), fates(&d.episode)),
     );
     if config.grouping != Grouping::None {
-        row("edits", format!("{} in {} turns: {}", sum(&d.edits), d.n_turns_with_edits, counts(&d.edits)));
+        row(
+            "edits",
+            format!("{} in {} turns: {}", sum(&d.edits), d.n_turns_with_edits, counts(&d.edits)),
+        );
         row("root diffs", counts(&d.roots));
         if !d.flagged_edits.is_empty() {
             row("flagged", counts(&d.flagged_edits));
@@ -62,7 +70,10 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
         }
         row(
             "windows",
-            format!("{} distinct, {} occurrences, {} eligible", d.n_candidates, d.n_occurrences, d.n_eligible),
+            format!(
+                "{} distinct, {} occurrences, {} eligible",
+                d.n_candidates, d.n_occurrences, d.n_eligible
+            ),
         );
         row(
             "groups",
@@ -92,14 +103,22 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
     if d.step.counts.n_groups > 0 {
         row(
             "step advantage",
-            format!("{} groups, |A^S| {}{}", d.step.counts.n_groups, mean_max(&d.step.magnitude), fates(&d.step)),
+            format!(
+                "{} groups, |A^S| {}{}",
+                d.step.counts.n_groups,
+                mean_max(&d.step.magnitude),
+                fates(&d.step)
+            ),
         );
     }
     if d.n_tokens > 0 {
         row("trained tokens", part(d.n_trained_tokens, d.n_tokens));
         row("covered tokens", part(d.n_covered_tokens, d.n_trained_tokens));
     } else {
-        row("tokens", "not in the dump: credit is per byte range (--tokenizer gives tokens)".to_string());
+        row(
+            "tokens",
+            "not in the dump: credit is per byte range (--tokenizer gives tokens)".to_string(),
+        );
     }
     let stages: Vec<String> = d
         .seconds
@@ -115,7 +134,10 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
 fn warnings(d: &Diagnostics) -> Vec<String> {
     let mut out = Vec::new();
     if d.n_flagged_rows > 0 {
-        out.push(format!("{} input rows were not usable as they are; they are listed above", d.n_flagged_rows));
+        out.push(format!(
+            "{} input rows were not usable as they are; they are listed above",
+            d.n_flagged_rows
+        ));
     }
     if d.n_tasks > 1 && d.n_single_tasks == d.n_tasks {
         out.push(

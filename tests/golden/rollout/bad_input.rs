@@ -288,6 +288,7 @@ fn rows_through_the_api_are_checked_too() {
         text: text.into(),
         tokens: None,
         turns: vec![Turn { bytes: 0..2, reward, observation: None }],
+        first_turn: 0,
         place: Place::default(),
     };
     let rows = vec![
