@@ -166,24 +166,10 @@ pub fn project(
             ),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);
-        let mut open: Option<(u32, u32, usize)> = None;
-        for token in 0..=tokens.mask.len() {
-            let here = (tokens.mask.get(token) == Some(&true)).then(|| (turn[token], owner[token]));
-            if let Some((turn, member, start)) = open
-                && here != Some((turn, member))
-            {
-                let (advantage, anchor) = advantage_of(turn, member);
-                if anchor.is_some() || advantage != 0.0 {
-                    credit.token_spans.push(TokenSpan {
-                        tokens: start as u32..token as u32,
-                        advantage,
-                        anchor,
-                    });
-                }
-                open = None;
-            }
-            if let (None, Some((turn, member))) = (open, here) {
-                open = Some((turn, member, token));
+        for (tokens, turn, member) in token_runs(&tokens.mask, &turn, &owner) {
+            let (advantage, anchor) = advantage_of(turn, member);
+            if anchor.is_some() || advantage != 0.0 {
+                credit.token_spans.push(TokenSpan { tokens, advantage, anchor });
             }
         }
     }
@@ -287,6 +273,9 @@ fn turn_pieces(sequence: &Sequence) -> Vec<Piece> {
 
 /// The turns of tokens without bytes: the one they stand in or behind.
 fn with_empty_tokens(mut turn: Vec<u32>, byte_ends: &[u32], turns: &[Piece]) -> Vec<u32> {
+    if turns.is_empty() {
+        return turn;
+    }
     let mut next = 0;
     let mut start = 0;
     for (turn, &end) in turn.iter_mut().zip(byte_ends) {
@@ -303,6 +292,25 @@ fn with_empty_tokens(mut turn: Vec<u32>, byte_ends: &[u32], turns: &[Piece]) -> 
         start = end;
     }
     turn
+}
+
+/// Maximal runs of trained tokens with one turn and one owner, where there is either.
+fn token_runs(mask: &[bool], turns: &[u32], owners: &[u32]) -> Vec<(Range<u32>, u32, u32)> {
+    let mut runs = Vec::new();
+    let mut start = 0;
+    for token in 1..=mask.len() {
+        let goes_on = token < mask.len()
+            && mask[token] == mask[start]
+            && owners[token] == owners[start]
+            && turns[token] == turns[start];
+        if !goes_on {
+            if mask[start] && (turns[start], owners[start]) != (NONE, NONE) {
+                runs.push((start as u32..token as u32, turns[start], owners[start]));
+            }
+            start = token;
+        }
+    }
+    runs
 }
 
 /// Both lists of pieces laid over each other: maximal runs of bytes with one turn and one member, where there is any.

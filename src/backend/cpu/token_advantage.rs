@@ -121,43 +121,47 @@ pub struct Piece {
 /// touches it. Token `i` has the bytes `byte_ends[i-1]..byte_ends[i]`; a token without bytes has no owner. `pieces`
 /// are disjoint and sorted; a member may have several.
 ///
-/// O(tokens + pieces): a piece is met again only by the token in which it goes on.
+/// O(tokens + pieces): a piece is met again only by the token in which it goes on. Most tokens meet at most one piece
+/// and need no counting.
 pub fn owners(byte_ends: &[u32], pieces: &[Piece], n_members: usize) -> Vec<u32> {
     let mut bytes_of = vec![0usize; n_members];
     let mut touched: Vec<u32> = Vec::new();
     let mut next = 0;
     let mut start = 0;
-    byte_ends
-        .iter()
-        .map(|&end| {
-            let end = end as usize;
-            while let Some(piece) = pieces.get(next) {
-                if piece.start >= end {
-                    break;
-                }
-                let overlap = piece.end.min(end).saturating_sub(piece.start.max(start));
-                if overlap > 0 {
+    let mut owners = vec![NONE; byte_ends.len()];
+    for (owner, &end) in owners.iter_mut().zip(byte_ends) {
+        let end = end as usize;
+        while pieces.get(next).is_some_and(|piece| piece.end <= start) {
+            next += 1;
+        }
+        let Some(first) = pieces.get(next) else { break };
+        if first.start < end && start < end {
+            if first.end >= end {
+                *owner = first.member;
+            } else {
+                for piece in pieces[next..].iter().take_while(|piece| piece.start < end) {
                     let bytes = &mut bytes_of[piece.member as usize];
                     if *bytes == 0 {
                         touched.push(piece.member);
                     }
-                    *bytes += overlap;
+                    *bytes += piece.end.min(end) - piece.start.max(start);
                 }
-                if piece.end > end {
-                    break;
-                }
-                next += 1;
+                *owner = largest(&mut touched, &mut bytes_of);
             }
-            start = end;
-            let mut owner = NONE;
-            let mut most = 0;
-            for member in touched.drain(..) {
-                let bytes = std::mem::take(&mut bytes_of[member as usize]);
-                if bytes > most || (bytes == most && member < owner) {
-                    (owner, most) = (member, bytes);
-                }
-            }
-            owner
-        })
-        .collect()
+        }
+        start = end;
+    }
+    owners
+}
+
+/// The member with the most bytes, the lowest among equals. Leaves both lists as they were before the token.
+fn largest(touched: &mut Vec<u32>, bytes_of: &mut [usize]) -> u32 {
+    let (mut owner, mut most) = (NONE, 0);
+    for member in touched.drain(..) {
+        let bytes = std::mem::take(&mut bytes_of[member as usize]);
+        if bytes > most || (bytes == most && member < owner) {
+            (owner, most) = (member, bytes);
+        }
+    }
+    owner
 }
