@@ -16,9 +16,11 @@
 //!   swallow the rest. Each kind can cost one more pass at most;
 //! - `#!/…` in the first line is a comment in every language, and a byte-order mark there is white space.
 //!
-//! Known limits: substitutions inside strings are not looked into (a quote of the same kind inside `${…}` ends the
-//! string), here-documents are lexed as code, and a regular expression is known only in JavaScript, by the token before
-//! it.
+//! Known limits: a string in ordinary quotes that its language would let go on (shell, SQL, Rust, CMake) is cut at the
+//! line end all the same, since in a piece of a file one odd quote would turn all code into text and all text into
+//! code; substitutions inside strings are not looked into (a quote of the same kind inside `${…}` ends the string);
+//! here-documents are lexed as code; a regular expression is known only in JavaScript, by the token before it. Marks
+//! that count in the first column only (`=begin`, `=pod`, `#!/`) are the one place where indentation matters.
 
 use std::ops::Range;
 
