@@ -76,7 +76,7 @@ fn whole_roots_alone() {
     let mut random = Random(2);
     for _ in 0..20 {
         let code = random_task(&mut random, Shape { n_turns: 9, ..SMALL });
-        check(&code, &Windows::whole(&code), None, &with_eta(0.6));
+        check(&code, &Windows::whole(&code).unwrap(), None, &with_eta(0.6));
     }
 }
 

@@ -108,7 +108,7 @@ pub(crate) struct InputArgs {
     #[arg(required = true, value_name = "FILES")]
     pub(crate) files: Vec<PathBuf>,
     /// Format of the dumps, when it should not be guessed: hunkwise, verl, nemo-rl, prime-rl, areal, trl.
-    #[arg(long, value_parser = named::<DumpFormat>, value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     format: Option<DumpFormat>,
     /// A Hugging Face tokenizer.json: exact byte ends for dumps with token ids, tokens for dumps of text alone.
     #[arg(long, value_name = "FILE")]

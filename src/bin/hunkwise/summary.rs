@@ -37,7 +37,7 @@ pub(crate) fn print(
 
 fn table(d: &Diagnostics, config: &Config) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_string(), value]);
     };
