@@ -1,7 +1,8 @@
 //! Edits in every notation, read from literal responses; and the root diffs they make.
 
 use hunkwise::edits::{
-    Change, Edit, EditConfig, EditType, Fences, FileVersions, Format, HunkLine, Parsed, Roots, SourceLine, note, parse,
+    Change, Edit, EditConfig, EditType, Fences, FileVersions, Format, HunkLine, Parsed, Roots,
+    SourceLine, note, parse,
 };
 
 fn read(response: &str) -> Parsed {
@@ -60,7 +61,10 @@ fn hunks(edit: &Edit) -> Vec<Vec<String>> {
 fn roots_of(responses: &[&str]) -> Vec<Roots> {
     let config = EditConfig::default();
     let mut versions = FileVersions::new();
-    responses.iter().map(|response| versions.roots(&parse(response.as_bytes(), &config).edits, &config)).collect()
+    responses
+        .iter()
+        .map(|response| versions.roots(&parse(response.as_bytes(), &config).edits, &config))
+        .collect()
 }
 
 fn summary(roots: &Roots) -> Vec<(String, EditType, Vec<String>)> {
@@ -125,7 +129,8 @@ fn case_31_a_backslash_line_marks_the_line_before() {
 
 #[test]
 fn case_32_lines_end_at_line_feeds_only() {
-    let edit = only("--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n p\u{c}q\n-r\u{2028}s\n+r\u{2028}S\n t\rU\n");
+    let edit =
+        only("--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n p\u{c}q\n-r\u{2028}s\n+r\u{2028}S\n t\rU\n");
     assert_eq!(hunks(&edit), [[" p\u{c}q", "-r\u{2028}s", "+r\u{2028}S", " t\rU"]]);
     let edit = only("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n a\r\n-b\r\n+B\r\n");
     assert_eq!(hunks(&edit), [[" a\r", "-b\r", "+B\r"]]);
@@ -136,7 +141,8 @@ fn case_33_quoted_paths_are_bytes_first() {
     let path = |header: &str| only(&format!("{header}@@ -1 +1 @@\n-a\n+b\n")).path;
     assert_eq!(path("--- \"a/na\\303\\257ve.txt\"\n+++ \"b/na\\303\\257ve.txt\"\n"), "naïve.txt");
     assert_eq!(path("--- \"a/中\\\".txt\"\n+++ \"b/中\\\".txt\"\n"), "中\".txt");
-    let edit = only("diff --git a/plain.txt \"b/na\\303\\257ve.txt\"\nold mode 100644\nnew mode 100755\n");
+    let edit =
+        only("diff --git a/plain.txt \"b/na\\303\\257ve.txt\"\nold mode 100644\nnew mode 100755\n");
     assert_eq!((edit.path.as_str(), edit.old_path.as_deref()), ("naïve.txt", Some("plain.txt")));
     // Not UTF-8: git's form is kept.
     assert_eq!(path("--- \"a/x\\377\"\n+++ \"b/x\\377\"\n"), "\"x\\377\"");
@@ -163,8 +169,11 @@ fn case_35_entries_without_hunks_are_kept() {
         "diff --git a/l.png b/l.png\nindex 1111111..2222222 100644\nBinary files a/l.png and b/l.png differ\n",
     ));
     assert_eq!(parsed.notes, []);
-    let entries: Vec<_> =
-        parsed.edits.iter().map(|edit| (&edit.change, edit.path.as_str(), edit.old_path.as_deref())).collect();
+    let entries: Vec<_> = parsed
+        .edits
+        .iter()
+        .map(|edit| (&edit.change, edit.path.as_str(), edit.old_path.as_deref()))
+        .collect();
     assert_eq!(
         entries,
         [
@@ -212,8 +221,9 @@ fn case_40_separators_are_whole_lines_and_never_guessed() {
     let (old, new) = replace(&edit);
     assert_eq!(old, ["def a():", "    pass", "# =========", "def b():"]);
     assert_eq!(new, ["def a():", "    return 1", "# =========", "def b():"]);
-    let parsed =
-        read("<<<<<<< SEARCH\nSummary\n=======\nold\n=======\nSummary\n=======\nnew\n>>>>>>> REPLACE\n");
+    let parsed = read(
+        "<<<<<<< SEARCH\nSummary\n=======\nold\n=======\nSummary\n=======\nnew\n>>>>>>> REPLACE\n",
+    );
     assert_eq!(kinds(&parsed), [note::AMBIGUOUS_SEPARATOR]);
     assert_eq!(parsed.notes[0].what, "3 lines could separate search and replacement");
     assert!(parsed.notes[0].skipped && parsed.edits.is_empty());
@@ -231,9 +241,15 @@ fn case_41_a_missing_end_tag_swallows_nothing() {
     assert_eq!(replace(&parsed.edits[0]), (vec!["1".into()], vec!["2".into()]));
     assert_eq!(parsed.edits[1].path, "b");
     assert_eq!(replace(&parsed.edits[1]), (vec!["3".into()], vec!["4".into()]));
-    let edit = only("<old_text><new_text></new_text></old_text><new_text><old_text></old_text></new_text>");
-    assert_eq!(replace(&edit), (vec!["<new_text></new_text>".into()], vec!["<old_text></old_text>".into()]));
-    let open = only("<think>I would\n<edit path=\"b\"><search>3</search><replace>4</replace></edit>");
+    let edit = only(
+        "<old_text><new_text></new_text></old_text><new_text><old_text></old_text></new_text>",
+    );
+    assert_eq!(
+        replace(&edit),
+        (vec!["<new_text></new_text>".into()], vec!["<old_text></old_text>".into()])
+    );
+    let open =
+        only("<think>I would\n<edit path=\"b\"><search>3</search><replace>4</replace></edit>");
     assert_eq!(open.path, "b");
 }
 
@@ -291,7 +307,8 @@ fn xml_blocks_hold_several_pairs_and_other_parts() {
 
 #[test]
 fn xml_that_lacks_a_part_is_noted() {
-    let parsed = read("<edit path=\"a\"><search>1</search></edit><edit path=\"b\"><new>2</new></edit>");
+    let parsed =
+        read("<edit path=\"a\"><search>1</search></edit><edit path=\"b\"><new>2</new></edit>");
     assert_eq!(parsed.edits, []);
     assert_eq!(kinds(&parsed), [note::INCOMPLETE_PAIR, note::INCOMPLETE_PAIR]);
     let parsed = read("Use <edit path=\"…\"> tags, or <edit>.");
@@ -308,8 +325,13 @@ fn xml_cut_off_in_a_body_keeps_what_is_there() {
 
 #[test]
 fn xml_bodies_may_name_the_block_itself() {
-    let edit = only("<edit path=\"a\"><search>s</search><replace>use <edit path=\"x\"> now</replace></edit>");
-    assert_eq!((edit.path.as_str(), replace(&edit).1), ("a", vec!["use <edit path=\"x\"> now".to_owned()]));
+    let edit = only(
+        "<edit path=\"a\"><search>s</search><replace>use <edit path=\"x\"> now</replace></edit>",
+    );
+    assert_eq!(
+        (edit.path.as_str(), replace(&edit).1),
+        ("a", vec!["use <edit path=\"x\"> now".to_owned()])
+    );
 }
 
 // Thinking.
@@ -368,7 +390,9 @@ fn unnamed_fences_count_only_alone() {
     assert_eq!(write(&parsed.edits[0]), ["x"]);
     // One block of any language is what the response has to give.
     assert_eq!(write(&only("```json\n{}\n```\n")), ["{}"]);
-    let parsed = read("```python\nx\n```\n<edit path=\"a\"><old>1</old><new>2</new></edit>\n```py b.py\ny\n```\n");
+    let parsed = read(
+        "```python\nx\n```\n<edit path=\"a\"><old>1</old><new>2</new></edit>\n```py b.py\ny\n```\n",
+    );
     assert_eq!(kinds(&parsed), [note::UNNAMED_FENCE]);
     let formats: Vec<Format> = parsed.edits.iter().map(|edit| edit.format).collect();
     assert_eq!(formats, [Format::Xml, Format::Fence]);
@@ -376,7 +400,10 @@ fn unnamed_fences_count_only_alone() {
     let response = b"```bash\nls\n```\n```py a.py\nx\n```\n";
     assert_eq!(parse(response, &config(Fences::Always)).edits.len(), 2);
     assert_eq!(parse(response, &config(Fences::Never)).edits.len(), 0);
-    assert_eq!(kinds(&parse(response, &config(Fences::Never))), [note::FENCES_OFF, note::FENCES_OFF]);
+    assert_eq!(
+        kinds(&parse(response, &config(Fences::Never))),
+        [note::FENCES_OFF, note::FENCES_OFF]
+    );
 }
 
 #[test]
@@ -396,7 +423,8 @@ fn fences_around_other_notations_are_wrappers() {
     assert_eq!((edit.format, edit.path.as_str()), (Format::SearchReplace, "a.py"));
     let edit = only("```xml\n<edit path=\"a\"><old>1</old><new>2</new></edit>\n```\n");
     assert_eq!(edit.format, Format::Xml);
-    let edit = only("```json\n{\"command\": \"create\", \"path\": \"a\", \"file_text\": \"x\"}\n```\n");
+    let edit =
+        only("```json\n{\"command\": \"create\", \"path\": \"a\", \"file_text\": \"x\"}\n```\n");
     assert_eq!(edit.format, Format::ToolCall);
     // Code that mentions a diff further down is still code.
     let edit = only(&format!("```python t.py\nimport os\nimport sys\nD = '''\n{diff}'''\n```\n"));
@@ -405,7 +433,9 @@ fn fences_around_other_notations_are_wrappers() {
 
 #[test]
 fn a_fence_after_a_wrapper_is_read_again() {
-    let parsed = read("```\n<edit path=\"a\"><old>1</old><new>2</new></edit>\n```\nText\n```py b.py\nx\n```\n");
+    let parsed = read(
+        "```\n<edit path=\"a\"><old>1</old><new>2</new></edit>\n```\nText\n```py b.py\nx\n```\n",
+    );
     assert_eq!(parsed.notes, []);
     let paths: Vec<&str> = parsed.edits.iter().map(|edit| edit.path.as_str()).collect();
     assert_eq!(paths, ["a", "b.py"]);
@@ -430,10 +460,12 @@ fn removed_lines_may_look_like_a_header() {
     let edit = only("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n--- old\n+++ new\n x\n");
     assert_eq!(hunks(&edit), [["--- old", "+++ new", " x"]]);
     // Two such lines as the last of their hunk, and a hunk after them.
-    let edit = only("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n x\n--- old\n+++ new\n@@ -9 +9 @@\n-y\n+z\n");
+    let edit =
+        only("--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n x\n--- old\n+++ new\n@@ -9 +9 @@\n-y\n+z\n");
     assert_eq!(hunks(&edit), [vec![" x", "--- old", "+++ new"], vec!["-y", "+z"]]);
     // The next file while the counts still want lines.
-    let parsed = read("--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@\n-x\n+y\n--- a/g\n+++ b/g\n@@ -9 +9 @@\n-y\n+z\n");
+    let parsed =
+        read("--- a/f\n+++ b/f\n@@ -1,9 +1,9 @@\n-x\n+y\n--- a/g\n+++ b/g\n@@ -9 +9 @@\n-y\n+z\n");
     assert_eq!(kinds(&parsed), [note::SHORT_HUNK]);
     assert_eq!(parsed.edits[1].path, "g");
 }
@@ -454,7 +486,10 @@ fn hunks_without_line_numbers() {
     assert_eq!(hunks(&edit), [["-b", "+c"]]);
     let parsed = read("`f.py`:\n```diff\n a\n-b\n+c\n```\n");
     assert_eq!(kinds(&parsed), [note::NO_FILE_HEADER]);
-    assert_eq!((parsed.edits[0].path.as_str(), hunks(&parsed.edits[0])), ("f.py", vec![vec![" a".to_owned(), "-b".into(), "+c".into()]]));
+    assert_eq!(
+        (parsed.edits[0].path.as_str(), hunks(&parsed.edits[0])),
+        ("f.py", vec![vec![" a".to_owned(), "-b".into(), "+c".into()]])
+    );
     let parsed = read("f.py\n```diff\n@@ -1,3 +1,3 @@\n a\n-b\n+c\nunprefixed\n```\n");
     assert_eq!(kinds(&parsed), [note::UNPREFIXED_LINE, note::NO_FILE_HEADER]);
     assert_eq!((parsed.edits[0].path.as_str(), hunks(&parsed.edits[0])[0].len()), ("f.py", 4));
@@ -501,7 +536,9 @@ fn search_replace_takes_its_path_from_before() {
     assert_eq!(only(&format!("src/a.py\n```python\n{block}```\n")).path, "src/a.py");
     assert_eq!(only(&format!("```python\nsrc/a.py\n{block}```\n")).path, "src/a.py");
     assert_eq!(only(&format!("```python src/a.py\n{block}```\n")).path, "src/a.py");
-    let parsed = read(&format!("src/a.py\n```python\n{block}\n{block}```\nThen b.py:\n\nsrc/b.py\n```\n{block}```\n"));
+    let parsed = read(&format!(
+        "src/a.py\n```python\n{block}\n{block}```\nThen b.py:\n\nsrc/b.py\n```\n{block}```\n"
+    ));
     let paths: Vec<&str> = parsed.edits.iter().map(|edit| edit.path.as_str()).collect();
     assert_eq!(paths, ["src/a.py", "src/a.py", "src/b.py"]);
 }
@@ -528,7 +565,8 @@ fn search_replace_cut_off() {
     assert_eq!(replace(&parsed.edits[0]).1, ["2"]);
     let parsed = read("<<<<<<< SEARCH\n1\n2\n");
     assert_eq!((parsed.edits.len(), kinds(&parsed)), (0, vec![note::NO_SEPARATOR]));
-    let parsed = read("<<<<<<< SEARCH\n1\n=======\n2\n<<<<<<< SEARCH\n3\n=======\n4\n>>>>>>> REPLACE\n");
+    let parsed =
+        read("<<<<<<< SEARCH\n1\n=======\n2\n<<<<<<< SEARCH\n3\n=======\n4\n>>>>>>> REPLACE\n");
     assert_eq!((parsed.edits.len(), kinds(&parsed)), (2, vec![note::UNCLOSED]));
 }
 
@@ -590,12 +628,15 @@ fn tool_call_arguments_in_a_string_map_through_both_levels() {
 
 #[test]
 fn tool_call_shapes() {
-    let edit = only(r#"{"type": "tool_use", "name": "str_replace_based_edit_tool", "input": {"command": "insert", "path": "a", "insert_line": 3, "insert_text": "z"}}"#);
+    let edit = only(
+        r#"{"type": "tool_use", "name": "str_replace_based_edit_tool", "input": {"command": "insert", "path": "a", "insert_line": 3, "insert_text": "z"}}"#,
+    );
     let Change::Insert { new, after } = &edit.change else { panic!() };
     assert_eq!((texts(new), *after), (vec!["z".to_owned()], Some(3)));
     assert_eq!(write(&only(r#"{"command":"create","path":"a","file_text":"x"}"#)), ["x"]);
     assert_eq!(write(&only(r#"{"name":"Write","input":{"file_path":"a","content":"x"}}"#)), ["x"]);
-    let edit = only(r#"{"name":"Edit","arguments":{"file_path":"a","old_string":"1","new_string":"2"}}"#);
+    let edit =
+        only(r#"{"name":"Edit","arguments":{"file_path":"a","old_string":"1","new_string":"2"}}"#);
     assert_eq!(replace(&edit), (vec!["1".into()], vec!["2".into()]));
     let response = r#"{"name":"MultiEdit","input":{"file_path":"a","edits":[{"old_string":"1","new_string":"2"},{"old_string":"3","new_string":"4"}]}}"#;
     let parsed = read(response);
@@ -604,7 +645,10 @@ fn tool_call_shapes() {
     assert_eq!(&response[parsed.edits[1].bytes.clone()], r#"{"old_string":"3","new_string":"4"}"#);
     let response = r#"{"name":"apply_patch","arguments":{"input":"*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch\n"}}"#;
     let edit = only(response);
-    assert_eq!((edit.path.as_str(), hunks(&edit)), ("a.py", vec![vec!["-x".to_owned(), "+y".to_owned()]]));
+    assert_eq!(
+        (edit.path.as_str(), hunks(&edit)),
+        ("a.py", vec![vec!["-x".to_owned(), "+y".to_owned()]])
+    );
     let Change::Hunks(hunks) = &edit.change else { panic!() };
     assert_eq!(&response[hunks[0].lines[1].1.bytes.clone()], r"+y\n");
 }
@@ -642,9 +686,14 @@ fn calls_in_tags() {
     assert_eq!((edit.path.as_str(), edit.bytes.clone()), ("/a.py", 0..response.len()));
     let Change::Replace { old, new } = &edit.change else { panic!() };
     assert_eq!((spelled(response, old), spelled(response, new)), (vec!["x\n"], vec!["y\n", "z\n"]));
-    let edit = only("<invoke name=\"create_file\"><parameter name=\"path\">a</parameter><parameter name=\"content\">x</parameter></invoke>");
+    let edit = only(
+        "<invoke name=\"create_file\"><parameter name=\"path\">a</parameter><parameter name=\"content\">x</parameter></invoke>",
+    );
     assert_eq!(write(&edit), ["x"]);
-    assert_eq!(read("<function=bash><parameter=command>ls</parameter></function>"), Parsed::default());
+    assert_eq!(
+        read("<function=bash><parameter=command>ls</parameter></function>"),
+        Parsed::default()
+    );
 }
 
 // Mixing.
@@ -660,7 +709,8 @@ fn notations_mix_in_one_response() {
         "{\"command\":\"create\",\"path\":\"f\",\"file_text\":\"x\"}\n",
     ));
     assert_eq!(parsed.notes, []);
-    let found: Vec<(Format, &str)> = parsed.edits.iter().map(|edit| (edit.format, edit.path.as_str())).collect();
+    let found: Vec<(Format, &str)> =
+        parsed.edits.iter().map(|edit| (edit.format, edit.path.as_str())).collect();
     assert_eq!(
         found,
         [
@@ -695,7 +745,11 @@ fn a_replacement_gives_the_lines_that_differ() {
 
 #[test]
 fn a_write_of_a_known_file_gives_its_changed_lines() {
-    let roots = roots_of(&["```py f.py\na\nb\nc\n```\n", "```py f.py\na\nX\nc\n```\n", "```py f.py\na\nX\n```\n"]);
+    let roots = roots_of(&[
+        "```py f.py\na\nb\nc\n```\n",
+        "```py f.py\na\nX\nc\n```\n",
+        "```py f.py\na\nX\n```\n",
+    ]);
     let all = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
     assert_eq!(summary(&roots[0]), [("f.py".into(), EditType::Overwrite, all(&["a", "b", "c"]))]);
     assert_eq!(summary(&roots[1]), [("f.py".into(), EditType::Add, all(&["X"]))]);
@@ -718,8 +772,14 @@ fn edits_are_followed_so_that_later_writes_compare_right() {
 
 #[test]
 fn an_edit_that_does_not_fit_leaves_the_version_alone() {
-    let roots = roots_of(&["```py f.py\na\n```\n", "f.py\n<<<<<<< SEARCH\nz\n=======\ny\n>>>>>>> REPLACE\n"]);
-    assert_eq!(roots[1].notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [note::NOT_APPLIED]);
+    let roots = roots_of(&[
+        "```py f.py\na\n```\n",
+        "f.py\n<<<<<<< SEARCH\nz\n=======\ny\n>>>>>>> REPLACE\n",
+    ]);
+    assert_eq!(
+        roots[1].notes.iter().map(|note| note.kind).collect::<Vec<_>>(),
+        [note::NOT_APPLIED]
+    );
     assert_eq!(roots[1].roots.len(), 2);
 }
 
@@ -733,8 +793,13 @@ fn an_empty_search_text_creates_or_appends() {
 
 #[test]
 fn hunks_give_two_roots_each_in_byte_order() {
-    let roots = roots_of(&["--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n+a\n-b\n c\n@@ -9,2 +9,2 @@\n-d\n+e\n+f\n-g\n"]);
-    let summary: Vec<_> = summary(&roots[0]).into_iter().map(|(_, edit_type, lines)| (edit_type, lines.concat())).collect();
+    let roots = roots_of(&[
+        "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n+a\n-b\n c\n@@ -9,2 +9,2 @@\n-d\n+e\n+f\n-g\n",
+    ]);
+    let summary: Vec<_> = summary(&roots[0])
+        .into_iter()
+        .map(|(_, edit_type, lines)| (edit_type, lines.concat()))
+        .collect();
     assert_eq!(
         summary,
         [
@@ -748,13 +813,19 @@ fn hunks_give_two_roots_each_in_byte_order() {
 
 #[test]
 fn a_re_emission_gets_no_root() {
-    let edit = |old: &str, new: &str| format!("<edit path=\"f\"><old>{old}</old><new>\n{new}\n</new></edit>");
+    let edit = |old: &str, new: &str| {
+        format!("<edit path=\"f\"><old>{old}</old><new>\n{new}\n</new></edit>")
+    };
     let turns = [edit("a", "x"), edit("a", "  x\n"), edit("a", "y"), edit("a", "x")];
     let turns: Vec<&str> = turns.iter().map(String::as_str).collect();
     let roots = roots_of(&turns);
-    let added = |roots: &Roots| roots.roots.iter().filter(|root| root.edit_type == EditType::Add).count();
+    let added =
+        |roots: &Roots| roots.roots.iter().filter(|root| root.edit_type == EditType::Add).count();
     assert_eq!(roots.iter().map(added).collect::<Vec<_>>(), [1, 0, 1, 1]);
-    assert_eq!(roots[1].notes.iter().map(|note| note.kind).collect::<Vec<_>>(), [note::RE_EMISSION, note::RE_EMISSION]);
+    assert_eq!(
+        roots[1].notes.iter().map(|note| note.kind).collect::<Vec<_>>(),
+        [note::RE_EMISSION, note::RE_EMISSION]
+    );
     // A diff of two hunks said again, and equal hunks inside one diff.
     let diff = "--- a/g\n+++ b/g\n@@ -1 +1,2 @@\n a\n+x\n@@ -5 +6,2 @@\n b\n+x\n";
     let roots = roots_of(&[diff, diff]);
@@ -762,7 +833,10 @@ fn a_re_emission_gets_no_root() {
     let config = EditConfig { diff_gate: false, ..EditConfig::default() };
     let mut versions = FileVersions::new();
     let edits = read(diff).edits;
-    assert_eq!((0..2).map(|_| versions.roots(&edits, &config).roots.len()).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(
+        (0..2).map(|_| versions.roots(&edits, &config).roots.len()).collect::<Vec<_>>(),
+        [2, 2]
+    );
 }
 
 #[test]
