@@ -68,9 +68,9 @@ fn number(args: &Args, names: &[&str]) -> Option<usize> {
 /// True when a tool's name says that it changes files.
 fn is_editing_tool(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let does = ["edit", "write", "replace", "create", "insert", "patch", "update"];
-    let file = ["notebook_read", "read_file", "view_file", "list_", "search", "delete"];
-    does.iter().any(|word| name.contains(word)) && !file.iter().any(|word| name.contains(word))
+    let changes = ["edit", "write", "replace", "create", "insert", "patch", "update"];
+    let looks = ["read", "view", "list_"];
+    changes.iter().any(|word| name.contains(word)) && !looks.iter().any(|word| name.contains(word))
 }
 
 /// What a call turned out to be.

@@ -69,19 +69,23 @@ pub(super) struct Document {
     pub(super) state: State,
     /// Offset where reading ended.
     pub(super) end: usize,
+    /// Offset of the last string: when reading ended at something odd, its quote may have been the wrong one. The
+    /// brackets before it cannot lead any further.
+    pub(super) last_string: usize,
 }
 
 /// Reads the object or array that starts at `at`.
 pub(super) fn read(text: &[u8], at: usize) -> Document {
-    let mut reader = Reader { text, at, state: State::Complete };
+    let mut reader = Reader { text, at, state: State::Complete, last_string: at };
     let value = reader.value(0);
-    Document { value, state: reader.state, end: reader.at }
+    Document { value, state: reader.state, end: reader.at, last_string: reader.last_string }
 }
 
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
     state: State,
+    last_string: usize,
 }
 
 impl Reader<'_> {
@@ -144,6 +148,7 @@ impl Reader<'_> {
 
     /// The bytes between the quotes, and whether the closing one is there.
     fn string(&mut self) -> (Range<usize>, bool) {
+        self.last_string = self.at;
         let start = self.at + 1;
         let mut at = start;
         loop {

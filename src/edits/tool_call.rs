@@ -32,24 +32,18 @@ pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     let document = json::read(text, at);
     let mut any = false;
     let source = Source { text, outer: None };
-    match document.state {
-        State::Complete => {
-            source.calls(scan, &document.value, true, &mut any);
-            if any { Outcome::Done(document.end) } else { Outcome::NothingUntil(document.end) }
-        }
-        State::Truncated => {
-            source.calls(scan, &document.value, false, &mut any);
-            if any { Outcome::Done(document.end) } else { Outcome::NotHere }
-        }
-        State::Broken => {
-            if !source.names_an_edit(&document.value) {
-                return Outcome::NotHere;
-            }
-            let what =
-                format!("the JSON of a tool call cannot be read after {} bytes", document.end - at);
-            scan.note(at..document.end, note::MALFORMED_JSON, what, true);
-            Outcome::Done(document.end)
-        }
+    let (end, broken) = (document.end, document.state == State::Broken);
+    source.calls(scan, &document.value, !broken, document.state == State::Complete, &mut any);
+    if broken && !any && source.names_an_edit(&document.value) {
+        let what = format!("the JSON of a tool call cannot be read after {} bytes", end - at);
+        scan.note(at..end, note::MALFORMED_JSON, what, true);
+        any = true;
+    }
+    match any {
+        true => Outcome::Done(end),
+        // The objects inside were looked at with it. What is broken may go wrong from its last string on.
+        false if broken => Outcome::NothingUntil(document.last_string),
+        false => Outcome::NothingUntil(end),
     }
 }
 
@@ -81,21 +75,24 @@ impl<'t> Source<'t> {
             .then(|| name_text(json::decode(self.text, value, self.outer.as_ref()).text.trim()))
     }
 
-    /// Adds every call in a value. `closed` is false when the text ends inside it.
-    fn calls(&self, scan: &mut Scan, value: &Value, closed: bool, any: &mut bool) {
+    /// Adds every call in a value. `cut` says whether an object counts whose end is missing; `closed` is true when no
+    /// end is missing.
+    fn calls(&self, scan: &mut Scan, value: &Value, cut: bool, closed: bool, any: &mut bool) {
         match &value.kind {
             Kind::Array(values) => {
                 for value in values {
-                    self.calls(scan, value, closed, any);
+                    self.calls(scan, value, cut, closed, any);
                 }
             }
             Kind::Object(entries) => {
-                if let Some(edits) = self.call(scan, value, entries, closed) {
+                if (cut || value.closed)
+                    && let Some(edits) = self.call(scan, value, entries, closed)
+                {
                     *any |= edits;
                     return;
                 }
                 for (_, value) in entries {
-                    self.calls(scan, value, closed, any);
+                    self.calls(scan, value, cut, closed, any);
                 }
             }
             _ => {}

@@ -51,9 +51,7 @@ pub(super) fn read_header(text: &[u8], at: usize) -> Option<FileHeader> {
             end = after;
             break;
         }
-        if git.is_none() {
-            return None;
-        }
+        git.as_ref()?;
         let name = |prefix: &[u8]| {
             let rest = line.strip_prefix(prefix)?;
             Some(unquote(rest).map_or_else(|| rest.to_vec(), |(name, _)| name))
@@ -193,9 +191,12 @@ fn skip_binary(text: &[u8], mut at: usize) -> usize {
     }
 }
 
+/// First line and number of lines of a version in a hunk.
+type StartAndCount = (usize, usize);
+
 /// Line numbers of the versions of a hunk, old ones first, and the section title. A left-out count is 1. `None` for a
 /// line that is no hunk header with numbers.
-pub(super) fn read_ranges(line: &[u8]) -> Option<(Vec<(usize, usize)>, &[u8])> {
+pub(super) fn read_ranges(line: &[u8]) -> Option<(Vec<StartAndCount>, &[u8])> {
     let ats = line.iter().take_while(|b| **b == b'@').count();
     let mut rest = line.get(ats..)?;
     if !(2..=64).contains(&ats) {

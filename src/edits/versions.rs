@@ -152,7 +152,7 @@ impl FileVersions {
             hunk.range.is_some_and(|range| range.new_start == 0 && range.new_count == 0)
         };
         if let [hunk] = hunks {
-            if creates(hunk) && !self.files.get(path).is_some_and(|content| !content.is_empty()) {
+            if creates(hunk) && self.files.get(path).is_none_or(Vec::is_empty) {
                 let lines: Vec<SourceLine> =
                     hunk.lines.iter().map(|(_, line)| line.clone()).collect();
                 self.write(path, &lines);

@@ -219,9 +219,10 @@ fn plain_block<'t>(
     closed: bool,
 ) -> Outcome<'t> {
     let inner = tag_body(text, body.clone());
-    let (first, second) = line_at(text, inner.start);
+    let inside = text.get(..body.end).unwrap_or(text);
+    let (first, second) = line_at(inside, inner.start);
     let reach = if is_blank(first) || fence::looks_like_fence(first) {
-        line_end(text, second)
+        line_end(inside, second)
     } else {
         second
     };
