@@ -103,11 +103,14 @@ impl DumpReader {
         })
     }
 
-    /// Reads one file.
+    /// Reads one file; `-` is standard input.
     ///
     /// # Errors
     /// As [`read_files`].
     pub fn read_file(&mut self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        if path.as_os_str() == "-" {
+            return self.read_from(std::io::stdin().lock(), "standard input", progress);
+        }
         let io = |source| Error::io(path, source);
         let name = path.display().to_string();
         let file = File::open(path).map_err(io)?;

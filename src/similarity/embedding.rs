@@ -29,7 +29,7 @@ impl LineVectors {
     /// [`Error::Config`] for a dimension outside 8..=65536, [`Error::Shape`] for data that is not whole vectors.
     pub fn new(dim: usize, data: Vec<i8>) -> Result<Self> {
         check_dim(dim)?;
-        if data.len() % dim != 0 {
+        if !data.len().is_multiple_of(dim) {
             let what = format!(
                 "line vectors have {} entries, no multiple of the dimension {dim}",
                 data.len()
@@ -88,7 +88,7 @@ impl LineVectors {
     ) -> Result<Self> {
         check_dim(dim)?;
         let op = "line_vectors";
-        if table.len() % dim != 0 {
+        if !table.len().is_multiple_of(dim) {
             let what =
                 format!("`table` has {} entries, no multiple of the dimension {dim}", table.len());
             return Err(Error::Shape { op, what });

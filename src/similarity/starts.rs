@@ -37,6 +37,15 @@ struct Raw {
     n_lines: u32,
 }
 
+/// A place of a window. A whole root beyond the most lines of a window is alone with its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    is_long: bool,
+    first_line: u32,
+    n_lines: u32,
+    candidate: u32,
+}
+
 impl Starts {
     /// Takes the candidates of one edit type; code and windows have been checked.
     pub(super) fn new(code: &TaskCode, windows: &Windows, edit_type: EditType) -> Self {
@@ -48,18 +57,23 @@ impl Starts {
         let line_of = |span: Span| code.root_lines[span.root as usize] + span.start;
 
         // One raw start for each line at which windows begin, and one more for each longer whole root.
-        let mut places: Vec<(bool, u32, u32, u32)> = vec![];
+        let mut places: Vec<Place> = vec![];
         for &candidate in &candidates {
-            for &span in windows.places(candidate as u32) {
-                places.push((span.len > max_lines, line_of(span), span.len, candidate));
+            for &span in windows.places(candidate) {
+                places.push(Place {
+                    is_long: span.len > max_lines,
+                    first_line: line_of(span),
+                    n_lines: span.len,
+                    candidate,
+                });
             }
         }
         places.sort_unstable();
-        let raws: Vec<(Raw, &[(bool, u32, u32, u32)])> = places
-            .chunk_by(|x, y| (x.0, x.1) == (y.0, y.1))
+        let raws: Vec<(Raw, &[Place])> = places
+            .chunk_by(|x, y| (x.is_long, x.first_line) == (y.is_long, y.first_line))
             .map(|group| {
                 let last = group[group.len() - 1];
-                (Raw { first_line: last.1, n_lines: last.2 }, group)
+                (Raw { first_line: last.first_line, n_lines: last.n_lines }, group)
             })
             .collect();
 
@@ -96,9 +110,9 @@ impl Starts {
         let mut owner = vec![(u32::MAX, 0); windows.len()];
         for (raw, (_, group)) in raws.iter().enumerate() {
             let start = number[merged_into[raw]];
-            for &(_, _, n_lines, candidate) in *group {
-                let owner = &mut owner[candidate as usize];
-                *owner = (owner.0.min(start), n_lines);
+            for place in *group {
+                let owner = &mut owner[place.candidate as usize];
+                *owner = (owner.0.min(start), place.n_lines);
             }
         }
         let mut rows: Vec<(u32, u32, u32)> = candidates

@@ -144,7 +144,7 @@ fn errors_say_where_and_write_nothing() {
     let nowhere = folder.path().join("no/such/folder.jsonl").display().to_string();
     let cases: [(&[&str], i32, &[&str]); 6] = [
         (&["credit", &missing, "-o", out], 1, &["missing.jsonl"]),
-        (&["credit", &input, "-o", out, "--eta", "1.5"], 1, &["similarity.eta", "1.5"]),
+        (&["credit", &input, "-o", out, "--eta", "1.5"], 1, &["similarity: `eta`", "1.5"]),
         (&["credit", &input, "-o", out, "--eta", "high"], 2, &["--eta"]),
         (&["credit", &input, "-o", out, "--episode", "ppo"], 2, &["grpo", "rloo"]),
         (&["credit", &input, "-o", out, "--config", &config], 1, &["bad.toml:3", "etta"]),

@@ -3,7 +3,7 @@
 use hunkwise::Device;
 use hunkwise::pipeline::{Config, Grouping, credit};
 
-use crate::make::{batch, replace, row};
+use crate::rollouts::{batch, replace, row};
 
 const SHARED: [&str; 4] = [
     "def clamp(value, low, high):",

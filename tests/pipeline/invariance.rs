@@ -5,7 +5,7 @@ use hunkwise::pipeline::{Config, credit};
 use hunkwise::rollout::Row;
 use hunkwise::{Device, report};
 
-use crate::make::{Random, batch, rows};
+use crate::rollouts::{Random, batch, rows};
 
 fn bytes(rows: Vec<Row>, device: &Device, config: &Config, n_threads: usize) -> Vec<u8> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();

@@ -1,7 +1,11 @@
-//! The whole way, from response text to token credit. Expectations are literals.
+//! The whole way, from response text to token credit. Expectations are literals, or the reference of each stage in a
+//! chain.
 
+#[path = "../support/chain.rs"]
+mod chain;
 mod figure2;
 mod invariance;
-mod make;
 mod method;
 mod reference;
+#[path = "../support/rollouts.rs"]
+mod rollouts;

@@ -4,7 +4,7 @@ use hunkwise::advantage::{DiffForm, Returns, StepGroups};
 use hunkwise::pipeline::{Config, Grouping, credit};
 use hunkwise::{Device, Error};
 
-use crate::make::{batch, replace, row, rows, tokenized};
+use crate::rollouts::{batch, replace, row, rows, tokenized};
 
 fn three() -> hunkwise::rollout::Batch {
     let good = replace("a.py", "pass", &["result = compute(values, scale=2)", "return result"]);
@@ -138,7 +138,7 @@ fn a_parameter_outside_its_range_is_named() {
     let mut config = Config::default();
     config.similarity.eta = 1.5;
     match credit(&Device::cpu(), &three(), &config) {
-        Err(Error::Config { name: "similarity.eta", got, .. }) => assert_eq!(got, "1.5"),
+        Err(Error::Config { op: "similarity", name: "eta", got, .. }) => assert_eq!(got, "1.5"),
         other => panic!("{other:?}"),
     }
 }

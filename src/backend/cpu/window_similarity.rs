@@ -248,8 +248,8 @@ fn pairs_with<J: Judge>(
     Ok(pairs.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Finds every match of a start of `block` with any start, each pair inside the block once, and hands them over text
-/// by text.
+/// Finds every match of a start of `block` with any start, each pair inside the block once, and hands over those of one
+/// text with one pattern at a time.
 fn walk_block<J: Judge>(
     simd: Simd,
     set: &WindowSet<'_>,

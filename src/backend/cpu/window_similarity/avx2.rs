@@ -105,7 +105,7 @@ fn zeros_below(state: &[Lanes], bits: usize) -> [u64; N_LANES] {
     for word in &state[..bits / 64] {
         zeros = _mm256_add_epi64(zeros, count_ones(_mm256_xor_si256(load(word), all)));
     }
-    if bits % 64 != 0 {
+    if !bits.is_multiple_of(64) {
         let below = _mm256_set1_epi64x(((1u64 << (bits % 64)) - 1) as i64);
         zeros = _mm256_add_epi64(
             zeros,

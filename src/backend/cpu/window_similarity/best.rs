@@ -84,12 +84,9 @@ impl<S: Score> BestTable<S> {
         BestTable { starts: block.clone().map(cells_of).collect(), block }
     }
 
-    /// Takes in the matches of one text with up to four patterns, those of one pattern side by side.
+    /// Takes in the matches of one text with one pattern.
     pub(super) fn update(&self, set: &WindowSet<'_>, prepared: &Prepared, hits: &[Hit<S>]) {
-        let start_of = |row: u32| prepared.row_start[row as usize] as usize;
-        for of_pattern in hits.chunk_by(|x, y| start_of(x.a) == start_of(y.a)) {
-            self.improve(set, prepared, of_pattern.iter().map(|hit| (hit.a, hit.b, hit.score)));
-        }
+        self.improve(set, prepared, hits.iter().map(|hit| (hit.a, hit.b, hit.score)));
         self.improve(set, prepared, hits.iter().map(|hit| (hit.b, hit.a, hit.score)));
     }
 

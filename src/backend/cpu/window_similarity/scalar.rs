@@ -34,7 +34,7 @@ pub(super) fn zeros_below(state: &[Lanes], bits: usize) -> [u64; N_LANES] {
             zeros[lane] += u64::from(word.0[lane].count_zeros());
         }
     }
-    if bits % 64 != 0 {
+    if !bits.is_multiple_of(64) {
         let below = (1u64 << (bits % 64)) - 1;
         for lane in 0..N_LANES {
             zeros[lane] += u64::from((!state[bits / 64].0[lane] & below).count_ones());

@@ -28,7 +28,8 @@ pub(super) struct Walker<'a, J: Judge + 'a> {
     n_kept: usize,
     /// State after a line beyond the kept ones, and room for the next: 2 x words.
     beyond: Vec<Lanes>,
-    hits: Vec<Hit<J::Score>>,
+    /// Matches of the current text with each pattern.
+    hits: [Vec<Hit<J::Score>>; N_LANES],
     strips: StripLcs,
     counts: Vec<u32>,
 }
@@ -50,7 +51,7 @@ impl<'a, J: Judge + 'a> Walker<'a, J> {
             kept: vec![],
             n_kept: most_shared.min(MAX_KEPT),
             beyond: vec![],
-            hits: vec![],
+            hits: std::array::from_fn(|_| vec![]),
             strips: StripLcs::new(set.n_symbols),
             counts: vec![],
         }
@@ -139,17 +140,20 @@ impl<'a, J: Judge + 'a> Walker<'a, J> {
                     self.kernel.zeros_below(state, (limit.longest as usize).min(64 * words));
                 for lane in 0..n_lanes {
                     if zeros[lane] >= u64::from(limit.least) {
-                        let mut read =
-                            ReadOut { set, prepared, judge: &mut self.judge, hits: &mut self.hits };
+                        let mut read = ReadOut {
+                            set,
+                            prepared,
+                            judge: &mut self.judge,
+                            hits: &mut self.hits[lane],
+                        };
                         read.lane(state, lane, group.start + lane, text, row, limit);
                     }
                 }
             }
-            n_valid = n_lines.min(self.n_kept).max(n_valid);
-            if !self.hits.is_empty() {
-                self.hits.sort_unstable_by_key(|hit| prepared.row_start[hit.a as usize]);
-                on_text(&self.hits);
-                self.hits.clear();
+            n_valid = n_lines.min(self.n_kept);
+            for hits in self.hits.iter_mut().filter(|hits| !hits.is_empty()) {
+                on_text(hits);
+                hits.clear();
             }
         }
     }
@@ -169,6 +173,7 @@ impl<'a, J: Judge + 'a> Walker<'a, J> {
         };
         let lengths = prepared.limits.of(smallest).shortest..=prepared.limits.of(largest).longest;
         self.judge.begin(pattern_rows.clone());
+        let hits = &mut self.hits[0];
         for text in 0..set.starts.len() {
             if block.contains(&text) && text < pattern {
                 continue;
@@ -194,13 +199,13 @@ impl<'a, J: Judge + 'a> Walker<'a, J> {
                     if lcs >= prepared.limits.least(sum)
                         && let Some(score) = self.judge.score(a, b, lcs, sum)
                     {
-                        self.hits.push(Hit { a: a as u32, b: b as u32, lcs, score });
+                        hits.push(Hit { a: a as u32, b: b as u32, lcs, score });
                     }
                 }
             }
-            if !self.hits.is_empty() {
-                on_text(&self.hits);
-                self.hits.clear();
+            if !hits.is_empty() {
+                on_text(hits);
+                hits.clear();
             }
         }
     }
@@ -225,7 +230,6 @@ impl<T: JudgeState> ReadOut<'_, '_, T> {
         b: usize,
         limit: LengthLimit,
     ) {
-        debug_assert!(lane < N_LANES);
         let limits = &self.prepared.limits;
         let n = self.prepared.row_tokens[b];
         let mut rows = self.set.rows_of(pattern);

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput};
 use hunkwise::Device;
 use hunkwise::advantage::{Cover, Estimator, group_advantage, project};
 use hunkwise::anchors::{AnchorConfig, select};
@@ -62,7 +62,7 @@ fn task(n_turns: u32, n_lines: u32, share: u32) -> (TaskCode, Windows, Occurrenc
     (code, windows, occurrences)
 }
 
-fn anchors(c: &mut Criterion) {
+pub(crate) fn anchors(c: &mut Criterion) {
     let config = AnchorConfig::default();
     let device = Device::cpu();
 
@@ -97,7 +97,7 @@ fn anchors(c: &mut Criterion) {
     group.finish();
 }
 
-fn groups(c: &mut Criterion) {
+pub(crate) fn groups(c: &mut Criterion) {
     let device = Device::cpu();
     let mut draw = splitmix(3);
     let values: Vec<Option<f64>> = (0..80_000)
@@ -146,7 +146,7 @@ fn sequence(n_tokens: u32, n_covers: u32, seed: u64) -> (Sequence, Vec<Cover>) {
     (sequence, covers)
 }
 
-fn projection(c: &mut Criterion) {
+pub(crate) fn projection(c: &mut Criterion) {
     let device = Device::cpu();
     for seed in 0..20 {
         let (sequence, covers) = sequence(100, 6, seed);
@@ -179,6 +179,3 @@ fn projection(c: &mut Criterion) {
     });
     group.finish();
 }
-
-criterion_group!(benches, anchors, groups, projection);
-criterion_main!(benches);

@@ -1,5 +1,7 @@
 //! Small batches, by hand and by seed.
 
+#![allow(dead_code)] // Each test binary takes what it needs.
+
 use hunkwise::error::Place;
 use hunkwise::rollout::{Batch, Row, Sequence, Tokens, Turn};
 
@@ -39,7 +41,7 @@ pub(crate) fn replace(path: &str, old: &str, lines: &[&str]) -> String {
 }
 
 /// A generator that is the same everywhere (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
@@ -121,6 +123,7 @@ pub(crate) fn rows(seed: u64, n_tasks: usize, n_trajectories: usize, n_turns: us
     rows
 }
 
+/// The batch of rows that must all be usable.
 pub(crate) fn batch(rows: Vec<Row>) -> Batch {
     let batch = Batch::new(rows);
     assert!(batch.flagged.is_empty(), "{:?}", batch.flagged);

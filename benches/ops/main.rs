@@ -1,0 +1,16 @@
+//! Every operation by itself. Each bench checks its result against the reference on a small shape before it times.
+
+mod credit;
+mod similarity;
+
+use criterion::{criterion_group, criterion_main};
+
+criterion_group!(
+    benches,
+    similarity::window_similarity,
+    similarity::pair_similarity_of_a_list,
+    credit::anchors,
+    credit::groups,
+    credit::projection
+);
+criterion_main!(benches);
