@@ -71,8 +71,8 @@ pub fn show_task(task: &Task, credit: &TaskCredit) -> Vec<ShownRollout> {
         })
         .collect();
     // Pieces that a group covers, per row, by their first byte; they do not overlap.
-    let mut pieces: BTreeMap<(usize, usize), BTreeMap<usize, (Range<usize>, u32)>> =
-        BTreeMap::new();
+    type Pieces = BTreeMap<usize, (Range<usize>, u32)>;
+    let mut pieces: BTreeMap<(usize, usize), Pieces> = BTreeMap::new();
     for (anchor, group) in credit.groups.iter().enumerate() {
         for member in &group.members {
             let row = pieces.entry((member.turn.trajectory, member.turn.sequence)).or_default();

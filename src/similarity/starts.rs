@@ -172,7 +172,7 @@ impl Starts {
         let turn_of = |span: &Span| code.roots[span.root as usize].turn;
         let mut spans = vec![];
         for &candidate in &self.candidates {
-            let places = windows.places(candidate as u32);
+            let places = windows.places(candidate);
             // Roots are in the order of their turns, and so are sorted places.
             for of_turn in places.chunk_by(|x, y| turn_of(x) == turn_of(y)) {
                 spans.push(of_turn[0]);

@@ -41,7 +41,7 @@ pub(crate) fn replace(path: &str, old: &str, lines: &[&str]) -> String {
 }
 
 /// A generator that is the same everywhere (splitmix64).
-pub struct Random(pub(crate) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
     pub(crate) fn next(&mut self) -> u64 {
