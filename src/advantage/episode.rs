@@ -33,7 +33,7 @@ pub struct EpisodeAdvantages {
 /// baseline.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] when `scores` and `turns` of a task differ in length; [`crate::Error::Config`] for
+/// [`crate::error::Error::Shape`] when `scores` and `turns` of a task differ in length; [`crate::error::Error::Config`] for
 /// parameters out of range.
 pub fn episode(
     device: &Device,

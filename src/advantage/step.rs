@@ -33,7 +33,7 @@ pub struct StepAdvantages {
 /// O(turns) for `exact`; `similar` compares every distinct observation with every group.
 ///
 /// # Errors
-/// [`crate::Error::Shape`] when the lengths differ; [`crate::Error::Config`] for parameters out of range.
+/// [`crate::error::Error::Shape`] when the lengths differ; [`crate::error::Error::Config`] for parameters out of range.
 pub fn step(
     device: &Device,
     observations: &[Option<&str>],

@@ -99,7 +99,7 @@ fn spell(object: &mut Object, context: &mut Context<'_>) -> Result<Spelled, Flaw
             format!("has {} entries for {} of `token_ids`; both must agree", ends.len(), ids.len());
         return Err(Flaw::new("token_ends", what));
     }
-    let ids_flaw = |error: crate::Error| Flaw::new("token_ids", error.to_string());
+    let ids_flaw = |error: crate::error::Error| Flaw::new("token_ids", error.to_string());
     match (text, ends, ids) {
         (Some(text), Some(ends), _) => {
             let byte_ends = ends

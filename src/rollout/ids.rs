@@ -55,7 +55,7 @@ pub(super) fn id_row(
         ));
     };
     let all = token_ids(ids_field, ids)?;
-    let flaw = |error: crate::Error| Flaw::new(ids_field, error.to_string());
+    let flaw = |error: crate::error::Error| Flaw::new(ids_field, error.to_string());
     let (prompt_text, _) =
         tokenizer.decode(&all[..first], Specials::ZeroWidth, Start::Continuation).map_err(flaw)?;
     let (text, response_ends) = tokenizer

@@ -195,9 +195,9 @@ fn tool_call(call: Json) -> String {
 pub(super) fn read_parquet(
     _file: std::fs::File,
     name: &str,
-    _each: &mut dyn FnMut(u64, Object) -> crate::Result<()>,
-) -> crate::Result<()> {
-    Err(crate::Error::Unavailable {
+    _each: &mut dyn FnMut(u64, Object) -> crate::error::Result<()>,
+) -> crate::error::Result<()> {
+    Err(crate::error::Error::Unavailable {
         what: format!("reading {name}, a Parquet file,"),
         reason:
             "this build reads no Parquet; build with `cargo build --release --features parquet`"
@@ -208,13 +208,13 @@ pub(super) fn read_parquet(
 /// Reads the rows of a Parquet file one after the other; `each` gets the row number from 1.
 ///
 /// # Errors
-/// [`crate::Error::Input`] when the file is damaged; the error of `each`.
+/// [`crate::error::Error::Input`] when the file is damaged; the error of `each`.
 #[cfg(feature = "parquet")]
 pub(super) fn read_parquet(
     file: std::fs::File,
     name: &str,
-    each: &mut dyn FnMut(u64, Object) -> crate::Result<()>,
-) -> crate::Result<()> {
+    each: &mut dyn FnMut(u64, Object) -> crate::error::Result<()>,
+) -> crate::error::Result<()> {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use parquet::file::reader::{FileReader, SerializedFileReader};

@@ -3,189 +3,27 @@
 //! Per task: edits -> root diffs -> lines and code tokens -> windows -> occurrences -> anchors -> diff advantages ->
 //! tokens. Tasks are independent of each other, so they run side by side and the results come back in their order.
 
-use std::ops::Range;
-use std::time::{Duration, Instant};
+mod config;
+mod result;
+
+pub use config::{Config, Grouping};
+pub use result::{
+    Credit, Group, Member, RootView, TaskCredit, TrajectoryCredit, TurnNote, TurnRef,
+};
+
+use std::time::Instant;
 
 use rayon::prelude::*;
 
-use crate::advantage::{
-    self, AdvantageConfig, Cover, DiffAdvantages, SequenceCredit, StepGroups, TaskScores,
-};
-use crate::anchors::{self, AnchorConfig, Selection};
+use crate::advantage::{self, Cover, DiffAdvantages, StepGroups, TaskScores};
+use crate::anchors::{self, Selection};
 use crate::code::{TaskCode, TaskCodeBuilder, Windows};
 use crate::device::Device;
-use crate::edits::{self, EditConfig, EditType, FileVersions, Format, Note};
-use crate::error::{Error, Result};
+use crate::edits::{self, FileVersions};
+use crate::error::Result;
 use crate::report::{Diagnostics, TaskDiagnostics};
 use crate::rollout::{Batch, Task};
-use crate::similarity::{self, LineVectors, Occurrences, SimilarityConfig};
-
-/// How the groups of the diff advantage are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Grouping {
-    /// Every window of every root diff is a candidate: DiDPO.
-    Windows,
-    /// Only whole root diffs are candidates.
-    Whole,
-    /// Every window is a candidate, and only equal windows match.
-    Exact,
-    /// No groups: the episode advantage alone, GRPO.
-    None,
-}
-
-/// Every parameter of the pipeline. The default is the paper's method with the authors' constants.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Config {
-    /// How groups are made.
-    pub grouping: Grouping,
-    /// Longest window in lines, at least 1; whole root diffs are windows at any length.
-    pub max_lines: u32,
-    /// How edits are found.
-    pub edits: EditConfig,
-    /// When windows match.
-    pub similarity: SimilarityConfig,
-    /// How anchors are selected.
-    pub anchors: AnchorConfig,
-    /// How advantages are computed.
-    pub advantage: AdvantageConfig,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Config {
-            grouping: Grouping::Windows,
-            max_lines: 32,
-            edits: EditConfig::default(),
-            similarity: SimilarityConfig::default(),
-            anchors: AnchorConfig::default(),
-            advantage: AdvantageConfig::default(),
-        }
-    }
-}
-
-impl Config {
-    /// Checks every parameter against its range.
-    ///
-    /// # Errors
-    /// [`Error::Config`] with the name, the value and the range of the first one that is outside.
-    pub fn validate(&self) -> Result<()> {
-        if self.max_lines == 0 {
-            return Err(Error::Config {
-                op: "config",
-                name: "max_lines",
-                got: "0".to_string(),
-                expected: "at least 1",
-            });
-        }
-        self.similarity.validate()?;
-        self.anchors.validate()?;
-        self.advantage.validate()
-    }
-}
-
-/// Credit of a batch: one entry per task, in the order of the batch.
-#[derive(Debug, Clone)]
-pub struct Credit {
-    /// Tasks, parallel to [`Batch::tasks`].
-    pub tasks: Vec<TaskCredit>,
-    /// What happened on the way, summed over the tasks.
-    pub diagnostics: Diagnostics,
-}
-
-/// Credit of one task.
-#[derive(Debug, Clone)]
-pub struct TaskCredit {
-    /// Trajectories, parallel to [`Task::trajectories`].
-    pub trajectories: Vec<TrajectoryCredit>,
-    /// Groups of the diff advantage, in the order their anchors were picked.
-    pub groups: Vec<Group>,
-    /// Root diffs found, in the order of the turns.
-    pub roots: Vec<RootView>,
-    /// What was odd about the edits, in the order of the turns.
-    pub notes: Vec<TurnNote>,
-}
-
-/// Credit of one trajectory.
-#[derive(Debug, Clone)]
-pub struct TrajectoryCredit {
-    /// Outcome, or the sum of the turn rewards; `None` when unscored.
-    pub score: Option<f64>,
-    /// Episode advantage A^E.
-    pub episode: f32,
-    /// Sequences, parallel to [`crate::rollout::Trajectory::sequences`].
-    pub sequences: Vec<SequenceCredit>,
-}
-
-/// A turn of a task: indices into its trajectory, its sequence, and the sequence's turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TurnRef {
-    /// Index into [`Task::trajectories`].
-    pub trajectory: usize,
-    /// Index into [`crate::rollout::Trajectory::sequences`].
-    pub sequence: usize,
-    /// Index into [`crate::rollout::Sequence::turns`].
-    pub turn: usize,
-    /// Number of the turn in its trajectory, from 0.
-    pub number: usize,
-}
-
-/// An anchor with its group.
-#[derive(Debug, Clone)]
-pub struct Group {
-    /// Groupability score after the cut.
-    pub score: f64,
-    /// Mean size of the members in lines.
-    pub mean_lines: f64,
-    /// Edit type of all members.
-    pub edit_type: EditType,
-    /// File of the anchor itself; empty when unknown.
-    pub path: String,
-    /// Members, by turn.
-    pub members: Vec<Member>,
-}
-
-/// An occurrence in a group.
-#[derive(Debug, Clone)]
-pub struct Member {
-    /// Where it stands.
-    pub turn: TurnRef,
-    /// Bytes of the sequence's text: the lines of the window, neighbours merged, in order.
-    pub bytes: Vec<Range<usize>>,
-    /// Lines after normalisation.
-    pub n_lines: u32,
-    /// Similarity to the anchor.
-    pub similarity: f64,
-    /// Return of its turn; `None` when the trajectory is unscored.
-    pub turn_return: Option<f64>,
-    /// Diff advantage A^D, before lambda.
-    pub advantage: f32,
-}
-
-/// A root diff as the response has it, for people to look at.
-#[derive(Debug, Clone)]
-pub struct RootView {
-    /// Where it stands.
-    pub turn: TurnRef,
-    /// File; empty when unknown.
-    pub path: String,
-    /// What happens to the lines.
-    pub edit_type: EditType,
-    /// Notation of the edit.
-    pub format: Format,
-    /// Each line: its text without notation, and its bytes in the sequence's text.
-    pub lines: Vec<(Vec<u8>, Range<usize>)>,
-}
-
-/// A note about a piece of a turn; its bytes count in the sequence's text.
-#[derive(Debug, Clone)]
-pub struct TurnNote {
-    /// Where it stands.
-    pub turn: TurnRef,
-    /// What was found.
-    pub note: Note,
-}
+use crate::similarity::{self, LineVectors, Occurrences};
 
 /// Gives the line vectors of a task, for callers who bring their own token table.
 pub type LineVectorsOf<'a> = &'a (dyn Fn(&TaskCode) -> Result<LineVectors> + Sync);
@@ -503,7 +341,7 @@ impl Clock {
 
     fn lap(&mut self) -> f64 {
         let now = Instant::now();
-        let lap: Duration = now - self.0;
+        let lap = now - self.0;
         self.0 = now;
         lap.as_secs_f64()
     }
