@@ -4,9 +4,11 @@
 //! tokens. Tasks are independent of each other, so they run side by side and the results come back in their order.
 
 mod config;
+mod diagnostics;
 mod result;
 
 pub use config::{Config, Grouping};
+pub use diagnostics::{Advantages, Diagnostics, Distribution, Seconds};
 pub use result::{
     Credit, Group, Member, RootView, TaskCredit, TrajectoryCredit, TurnNote, TurnRef,
 };
@@ -21,9 +23,10 @@ use crate::code::{TaskCode, TaskCodeBuilder, Windows};
 use crate::device::Device;
 use crate::edits::{self, FileVersions};
 use crate::error::Result;
-use crate::report::{Diagnostics, TaskDiagnostics};
 use crate::rollout::{Batch, Task};
+
 use crate::similarity::{self, LineVectors, Occurrences};
+use diagnostics::TaskDiagnostics;
 
 /// Gives the line vectors of a task, for callers who bring their own token table.
 pub type LineVectorsOf<'a> = &'a (dyn Fn(&TaskCode) -> Result<LineVectors> + Sync);

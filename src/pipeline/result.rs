@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::advantage::SequenceCredit;
 use crate::edits::{EditType, Format, Note};
-use crate::report::Diagnostics;
+use crate::pipeline::Diagnostics;
 
 /// Credit of a batch: one entry per task, in the order of the batch.
 #[derive(Debug, Clone)]

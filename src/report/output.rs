@@ -7,8 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::edits::EditType;
-use crate::pipeline::{Config, Credit, Group};
-use crate::report::Diagnostics;
+use crate::pipeline::{Config, Credit, Diagnostics, Group};
 use crate::rollout::{Batch, Task};
 
 #[derive(Serialize)]

@@ -186,9 +186,8 @@ pub struct Diagnostics {
 
 /// [`Diagnostics`] of one task, filled stage by stage.
 #[derive(Debug, Clone, Default)]
-pub struct TaskDiagnostics {
-    /// Time per stage.
-    pub seconds: Seconds,
+pub(super) struct TaskDiagnostics {
+    pub(super) seconds: Seconds,
     edits: BTreeMap<String, u64>,
     roots: BTreeMap<String, u64>,
     n_turns_with_edits: u64,
@@ -215,7 +214,7 @@ pub struct TaskDiagnostics {
 
 impl Diagnostics {
     /// Adds a task.
-    pub fn add_task(&mut self, credit: &TaskCredit, task: &TaskDiagnostics) {
+    pub(super) fn add_task(&mut self, credit: &TaskCredit, task: &TaskDiagnostics) {
         self.n_tasks += 1;
         self.n_single_tasks += u64::from(credit.trajectories.len() == 1);
         self.n_trajectories += credit.trajectories.len() as u64;
@@ -341,7 +340,7 @@ impl Diagnostics {
 
 impl TaskDiagnostics {
     /// Counts the edits of one turn.
-    pub fn add_edits(&mut self, edits: &[Edit]) {
+    pub(super) fn add_edits(&mut self, edits: &[Edit]) {
         self.n_turns_with_edits += u64::from(!edits.is_empty());
         for edit in edits {
             *self.edits.entry(name_of(&edit.format)).or_default() += 1;
@@ -349,12 +348,12 @@ impl TaskDiagnostics {
     }
 
     /// Counts a root diff.
-    pub fn add_root(&mut self, edit_type: EditType) {
+    pub(super) fn add_root(&mut self, edit_type: EditType) {
         *self.roots.entry(name_of(&edit_type)).or_default() += 1;
     }
 
     /// Counts lines, candidates and occurrences.
-    pub fn set_occurrences(
+    pub(super) fn set_occurrences(
         &mut self,
         code: &TaskCode,
         windows: &Windows,
@@ -366,14 +365,14 @@ impl TaskDiagnostics {
     }
 
     /// Counts what the selection did.
-    pub fn set_selection(&mut self, selection: &Selection) {
+    pub(super) fn set_selection(&mut self, selection: &Selection) {
         self.n_eligible = selection.n_eligible as u64;
         self.n_picked = selection.n_picked as u64;
         self.n_cut = selection.n_dropped as u64;
     }
 
     /// Counts the tokens of a sequence.
-    pub fn add_sequence(&mut self, sequence: &Sequence, credit: &SequenceCredit) {
+    pub(super) fn add_sequence(&mut self, sequence: &Sequence, credit: &SequenceCredit) {
         self.n_turns += sequence.turns.len() as u64;
         let Some(tokens) = &sequence.tokens else { return };
         self.n_tokens += tokens.mask.len() as u64;
@@ -387,7 +386,7 @@ impl TaskDiagnostics {
     }
 
     /// Takes the figures of all advantages in. `episode` and `scores` have one entry per trajectory.
-    pub fn set_advantages(
+    pub(super) fn set_advantages(
         &mut self,
         episode: &[f32],
         scores: &[Option<f64>],
