@@ -21,7 +21,7 @@ use crate::advantage::{self, Cover, DiffAdvantages, StepGroups, TaskScores};
 use crate::anchors::{self, Selection};
 use crate::code::{TaskCode, TaskCodeBuilder, Windows};
 use crate::device::Device;
-use crate::edits::{self, FileVersions};
+use crate::edits::{self, FileVersions, RootDiff};
 use crate::error::Result;
 use crate::rollout::{Batch, Task};
 
@@ -36,6 +36,8 @@ pub type LineVectorsOf<'a> = &'a (dyn Fn(&TaskCode) -> Result<LineVectors> + Syn
 pub struct Extras<'a> {
     /// Line vectors for the embedding part; the built-in hashed n-grams when absent. Not called at embedding weight 0.
     pub line_vectors: Option<LineVectorsOf<'a>>,
+    /// Keep the text of every root diff in [`TaskCredit::roots`], for [`crate::report::show_task`]; it is large.
+    pub keep_roots: bool,
     /// Called once after each task, from any thread.
     pub on_task_done: Option<&'a (dyn Fn() + Sync)>,
 }
@@ -203,17 +205,9 @@ fn find(
         for root in roots.roots {
             diagnostics.add_root(root.edit_type);
             builder.push_root(&root, start);
-            found.roots.push(RootView {
-                turn: *turn,
-                path: root.path,
-                edit_type: root.edit_type,
-                format: root.format,
-                lines: root
-                    .lines
-                    .into_iter()
-                    .map(|line| (line.text, start + line.bytes.start..start + line.bytes.end))
-                    .collect(),
-            });
+            if extras.keep_roots {
+                found.roots.push(root_view(root, *turn, start));
+            }
         }
         found.notes.extend(parsed.notes.into_iter().chain(roots.notes).map(|mut note| {
             note.bytes = start + note.bytes.start..start + note.bytes.end;
@@ -234,6 +228,19 @@ fn find(
     diagnostics.seconds.anchors = clock.lap();
     found.code = code;
     Ok(found)
+}
+
+fn root_view(root: RootDiff, turn: TurnRef, offset: usize) -> RootView {
+    let lines = root.lines.into_iter();
+    RootView {
+        turn,
+        path: root.path,
+        edit_type: root.edit_type,
+        format: root.format,
+        lines: lines
+            .map(|line| (line.text, offset + line.bytes.start..offset + line.bytes.end))
+            .collect(),
+    }
 }
 
 fn occurrences_of(

@@ -22,7 +22,7 @@ pub struct TaskCredit {
     pub trajectories: Vec<TrajectoryCredit>,
     /// Groups of the diff advantage, in the order their anchors were picked.
     pub groups: Vec<Group>,
-    /// Root diffs found, in the order of the turns.
+    /// Root diffs found, in the order of the turns; empty unless [`crate::pipeline::Extras::keep_roots`] asks for them.
     pub roots: Vec<RootView>,
     /// What was odd about the edits, in the order of the turns.
     pub notes: Vec<TurnNote>,

@@ -15,7 +15,7 @@ pub(crate) fn run(args: &CreditArgs) -> Result<usize> {
         check_writable(path)?;
     }
     let batch = session::read(&args.input)?;
-    let credit = session::credit(&batch, &config)?;
+    let credit = session::credit(&batch, &config, false)?;
     if let Some(path) = &args.output {
         report::write_whole(path, |out| {
             report::write_credit(out, &batch, &credit, !args.spans_only, args.source)

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<usize> {
                     expected: "the id of a trajectory of the task (leave it out to draw all)",
                 });
             }
-            let credit = session::credit(&batch, &config)?;
+            let credit = session::credit(&batch, &config, true)?;
             draw(
                 &mut out,
                 &batch.tasks[0],
