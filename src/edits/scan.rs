@@ -32,8 +32,9 @@ const NOTATIONS: [Notation; 7] = [
 ];
 
 /// Notations that a patch inside a tool call's argument is read in.
-const PATCHES: [Notation; 2] = [
+const PATCHES: [Notation; 3] = [
     Notation { is_fence: false, next: apply_patch::next, read: apply_patch::read },
+    Notation { is_fence: false, next: search_replace::next, read: search_replace::read },
     Notation { is_fence: false, next: unified_diff::next, read: unified_diff::read },
 ];
 
@@ -174,10 +175,16 @@ impl<'t> Scan<'t> {
     }
 
     /// Adds the edits of a patch that is spelled in a tool call's argument, with offsets in the response; each takes
-    /// `bytes` when it is the only one. False when there are none.
-    pub(super) fn add_nested(&mut self, patch: &Payload, bytes: Range<usize>) -> bool {
+    /// `bytes` when it is the only one. `hint` is the file that the call names. False when there are none.
+    pub(super) fn add_nested(
+        &mut self,
+        patch: &Payload,
+        hint: Option<String>,
+        bytes: Range<usize>,
+    ) -> bool {
         let (tags, closings) = (Tags::default(), Closings::default());
         let mut inner = Scan::new(&patch.text, &tags, &closings);
+        inner.wrapper = Some(Wrapper { fence: None, hint, end: usize::MAX });
         inner.run(0, &PATCHES, None);
         let Scan { found, notes, .. } = inner;
         let any = !found.is_empty() || !notes.is_empty();
