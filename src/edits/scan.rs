@@ -62,9 +62,9 @@ pub(super) struct Container<'t> {
     pub(super) hint: Option<String>,
     /// Its fence, when it is one.
     pub(super) fence: Option<fence::Open>,
-    /// Makes the edit that it is otherwise, with notes to it. Not before it is needed: a body that is not closed goes on
+    /// Makes the edit that it is otherwise, if any, with notes to it. Not before it is needed: a body that is not closed goes on
     /// to the end of the text, and there may be many.
-    pub(super) fallback: Box<dyn FnOnce() -> (Found, Vec<Note>) + 't>,
+    pub(super) fallback: Box<dyn FnOnce() -> (Option<Found>, Vec<Note>) + 't>,
 }
 
 /// An edit, and what is known of its block when it is a fenced one.
@@ -317,7 +317,7 @@ impl<'t> Scan<'t> {
     fn close_container(&mut self, pos: usize) -> usize {
         let Some(container) = self.containers.pop() else { return pos };
         let (found, notes) = (container.fallback)();
-        self.found.push(found);
+        self.found.extend(found);
         self.notes.extend(notes);
         self.open_wrapper();
         container.end.max(pos)

@@ -938,6 +938,14 @@ fn tags_that_are_tool_calls() {
 }
 
 #[test]
+fn a_diff_tag_without_a_diff_writes_no_file() {
+    for end in ["", "x\n</diff>\n</replace_in_file>"] {
+        let parsed = read(&format!("<replace_in_file>\n<path>a.py</path>\n<diff>\n{end}"));
+        assert_eq!((parsed.edits.len(), kinds(&parsed)), (0, vec![note::NO_HUNKS]), "{end}");
+    }
+}
+
+#[test]
 fn names_without_an_extension_before_a_search_block() {
     let block =
         |word: &str| format!("```\n<<<<<<< SEARCH\n{word}\n=======\nz\n>>>>>>> REPLACE\n```\n");
