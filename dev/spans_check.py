@@ -39,6 +39,8 @@ def read_inputs(names):
                 row = json.loads(line)
                 if "uid" in row:
                     task, trajectory, turn = row["uid"].rsplit("_", 2)
+                    if row.get("step") is not None:
+                        task = f"{row['step']}/{task}"
                     rows[task, trajectory, int(turn)] = (row["output"].encode(), None, None)
                     continue
                 text = row["text"].encode("utf-8", "surrogatepass")

@@ -2,16 +2,16 @@
 //!
 //! Understood: `command` create, str_replace and insert with `path`, `file_text`, `old_str`, `new_str`, `insert_line`,
 //! `insert_text`; the same without a command under the other usual names (`file_path`, `old_string`, `content`, …);
-//! a list `edits`; and a patch in apply_patch's notation or a unified diff as the value of `patch`, `diff`, `input` or
-//! `command`.
+//! a list `edits`; and a patch in apply_patch's notation, a unified diff or SEARCH/REPLACE blocks in the value of `patch`,
+//! `diff`, `input` or `command`, whole or in a shell command's here-document.
 
 use std::ops::Range;
 
 use bstr::ByteSlice;
 
 use super::scan::Scan;
-use super::text::Payload;
-use super::{Change, Edit, Format, SourceLine, note};
+use super::text::{Payload, next_line_where};
+use super::{Change, Edit, Format, SourceLine, note, search_replace, unified_diff};
 
 /// An argument.
 #[derive(Debug)]
@@ -85,10 +85,12 @@ enum Meaning {
 
 /// Adds the edits of a call, or the note that says why it gives none. False when the call edits nothing.
 pub(super) fn add_call(scan: &mut Scan, call: Call) -> bool {
-    if let Some(patch) = text(&call.args, PATCH).filter(|patch| holds_patch(&patch.text)) {
-        return scan.add_nested(patch, call.bytes.clone());
-    }
     let path = text(&call.args, PATH).map(|path| super::path::name_text(path.text.trim()));
+    if let Some(patch) = text(&call.args, PATCH).filter(|patch| holds_patch(&patch.text))
+        && scan.add_nested(patch, path.clone(), call.bytes.clone())
+    {
+        return true;
+    }
     if let Some((_, Arg::List(edits))) =
         call.args.iter().find(|(key, _)| key == "edits" || key == "replacements")
     {
@@ -108,10 +110,13 @@ pub(super) fn add_call(scan: &mut Scan, call: Call) -> bool {
     add(scan, meaning, path, call.bytes, call.closed)
 }
 
-fn holds_patch(text: &[u8]) -> bool {
+/// True for a text with a patch in it.
+pub(super) fn holds_patch(text: &[u8]) -> bool {
     text.contains_str("*** Begin Patch")
-        || text.starts_with(b"diff --git ")
-        || text.starts_with(b"--- ")
+        || next_line_where(text, 0, |line, next| {
+            unified_diff::is_header(text, line, next) || search_replace::is_opening(line)
+        })
+        .is_some()
 }
 
 fn lines(payload: Option<&Payload>) -> Vec<SourceLine> {

@@ -201,7 +201,10 @@ pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
             }
         };
         (
-            Found { edit: Edit { format, path, old_path: None, change, bytes: at..end }, block },
+            Some(Found {
+                edit: Edit { format, path, old_path: None, change, bytes: at..end },
+                block,
+            }),
             notes,
         )
     });

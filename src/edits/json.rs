@@ -238,7 +238,8 @@ impl Reader<'_> {
 }
 
 /// Decodes what stands between the quotes of a string of `text`. `outer` maps offsets of `text` to the response when
-/// `text` is itself decoded. A broken escape stands for itself; a lone surrogate is U+FFFD.
+/// `text` is itself decoded. A broken escape stands for itself, one that is cut
+/// off at the end of the text for nothing; a lone surrogate is U+FFFD.
 pub(super) fn decode<'t>(text: &'t [u8], value: &Value, outer: Option<&Rc<Map>>) -> Payload<'t> {
     let range = value.bytes.clone();
     let spelled = text.get(range.clone()).unwrap_or_default();
@@ -251,6 +252,11 @@ pub(super) fn decode<'t>(text: &'t [u8], value: &Value, outer: Option<&Rc<Map>>)
     while let Some(i) = memchr::memchr(b'\\', &spelled[at..]) {
         bytes.extend_from_slice(&spelled[at..at + i]);
         at += i;
+        let rest = &spelled[at..];
+        if !value.closed && (rest.len() == 1 || rest.len() < 6 && rest.starts_with(b"\\u")) {
+            at = spelled.len();
+            break;
+        }
         let before = bytes.len();
         pieces.push((before, range.start + at));
         at += push_escape(&mut bytes, &spelled[at..]);

@@ -83,7 +83,7 @@ pub mod note {
     pub const UNNAMED_FENCE: &str = "unnamed_fence";
     /// A fenced code block that is no edit because the configuration says so; skipped.
     pub const FENCES_OFF: &str = "fences_off";
-    /// An edit that changes no line; it gives no root diff.
+    /// An edit that changes no line, such as a rename; it gives no root diff.
     pub const NO_CHANGE: &str = "no_change";
     /// A root diff equal to the previous one at its path and type; dropped.
     pub const RE_EMISSION: &str = "re_emission";

@@ -83,15 +83,7 @@ pub(super) fn name_text(name: &[u8]) -> String {
 
 /// True for a word that reads as the name of a file: its last part has an extension, or is a well-known name.
 pub(super) fn is_path(word: &str) -> bool {
-    let odd = |c: char| {
-        c.is_whitespace() || c.is_control() || "<>\"|?*`(){}=,;\u{201c}\u{201d}".contains(c)
-    };
-    if word.is_empty()
-        || word.len() > 255
-        || word.contains(odd)
-        || word.contains("://")
-        || word.starts_with('-')
-    {
+    if !is_word(word) {
         return false;
     }
     let last = word.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -109,6 +101,18 @@ pub(super) fn is_path(word: &str) -> bool {
         }
         None => false,
     }
+}
+
+/// True for a word without the characters of prose and code.
+fn is_word(word: &str) -> bool {
+    let odd = |c: char| {
+        c.is_whitespace() || c.is_control() || "<>\"|?*`(){}=,;\u{201c}\u{201d}".contains(c)
+    };
+    !word.is_empty()
+        && word.len() <= 255
+        && !word.contains(odd)
+        && !word.contains("://")
+        && !word.starts_with('-')
 }
 
 /// The file that a line names when it does nothing else: `path`, `` `path` ``, `**path**`, `# path`, `File: path`;
@@ -173,12 +177,33 @@ fn strip_label(line: &str) -> &str {
     line
 }
 
+/// The file that the line before a SEARCH/REPLACE block names: there a lone word with a slash is a name too, such as
+/// `bin/run`.
+pub(super) fn block_path_of_line(line: &[u8]) -> Option<String> {
+    path_of_line(line).or_else(|| {
+        let line = line.get(..line.len().min(400))?.to_str().ok()?.trim();
+        let decoration = |c: char| c.is_whitespace() || "#*`:'\"[]".contains(c);
+        let word = strip_label(line.trim_matches(decoration)).trim_matches(decoration);
+        let named = word.rsplit_once('/').is_some_and(|(_, last)| !last.is_empty());
+        (named && is_word(word)).then(|| word.to_owned())
+    })
+}
+
 /// The file named by the line before the line at `at`, over one blank line at most.
 pub(super) fn path_before(text: &[u8], at: usize) -> Option<String> {
+    named_before(text, at, path_of_line)
+}
+
+/// The same for a SEARCH/REPLACE block.
+pub(super) fn block_path_before(text: &[u8], at: usize) -> Option<String> {
+    named_before(text, at, block_path_of_line)
+}
+
+fn named_before(text: &[u8], at: usize, name: impl Fn(&[u8]) -> Option<String>) -> Option<String> {
     let (line, start) = line_before(text, at)?;
     if super::text::is_blank(line) {
         let (line, _) = line_before(text, start)?;
-        return path_of_line(line);
+        return name(line);
     }
-    path_of_line(line)
+    name(line)
 }

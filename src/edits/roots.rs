@@ -1,5 +1,7 @@
 //! Root diffs: the lines that each edit puts into, takes from, or overwrites in its file.
 
+use std::rc::Rc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::line_diff::shared_lines;
@@ -27,8 +29,9 @@ impl FileVersions {
     /// - An insertion gives an add root; each hunk an add root and a delete root.
     ///
     /// With `diff_gate`, a root equal to one that the last turn with this path and type gave, or to the last one of an
-    /// earlier edit of this turn, is a re-emission: dropped with a note. Equal hunks of one diff are not: they stand at
-    /// two places. Lines are compared without surrounding white space, blank ones left out.
+    /// earlier edit of this turn at the same place, is a re-emission: dropped with a note. Equal hunks of one diff are
+    /// none, nor are equal changes with other lines around them: they stand at two places. Lines are compared without
+    /// surrounding white space, blank ones left out.
     pub fn roots(&mut self, edits: &[Edit], config: &EditConfig) -> Roots {
         let size: usize = edits.iter().map(|edit| edit.bytes.len()).sum();
         self.work = self.total_bytes().saturating_add(size).saturating_mul(64).max(1 << 28);
@@ -36,11 +39,11 @@ impl FileVersions {
         let mut gate = Gate::default();
         for edit in edits {
             let mut made = self.roots_of_edit(edit, config, &mut roots.notes);
-            made.sort_by_key(|root| root.lines.first().map_or(0, |line| line.bytes.start));
+            made.sort_by_key(|made| made.root.lines.first().map_or(0, |line| line.bytes.start));
             if config.diff_gate {
                 made = gate.pass(self, made, &mut roots.notes);
             }
-            roots.roots.extend(made);
+            roots.roots.extend(made.into_iter().map(|made| made.root));
         }
         self.emitted.extend(gate.turn);
         roots
@@ -51,21 +54,19 @@ impl FileVersions {
         edit: &Edit,
         config: &EditConfig,
         notes: &mut Vec<Note>,
-    ) -> Vec<RootDiff> {
+    ) -> Vec<Made> {
         let mut note = |kind, what: &str, skipped| {
             notes.push(Note { bytes: edit.bytes.clone(), kind, what: what.to_owned(), skipped });
         };
         let mut roots = Vec::new();
-        let mut root = |edit_type, lines: Vec<SourceLine>| {
+        let mut root = |edit_type, lines: Vec<SourceLine>, place: &Rc<[u8]>| {
             if !lines.is_empty() {
-                roots.push(RootDiff {
-                    path: edit.path.clone(),
-                    edit_type,
-                    lines,
-                    format: edit.format,
-                });
+                let root =
+                    RootDiff { path: edit.path.clone(), edit_type, lines, format: edit.format };
+                roots.push(Made { root, place: Rc::clone(place) });
             }
         };
+        let nowhere: Rc<[u8]> = Rc::from([]);
         if let Some(old) = &edit.old_path {
             match edit.change {
                 Change::Meta("copy") => self.copy(old, &edit.path),
@@ -76,19 +77,20 @@ impl FileVersions {
         let path = edit.path.as_str();
         let fitted = match &edit.change {
             Change::Replace { old, new } if old.is_empty() && self.get(path).is_some() => {
-                root(EditType::Add, new.clone());
+                root(EditType::Add, new.clone(), &nowhere);
                 self.append(path, new);
                 Ok(())
             }
             Change::Replace { old, new } if old.is_empty() => {
-                root(EditType::Overwrite, new.clone());
+                root(EditType::Overwrite, new.clone(), &nowhere);
                 self.write(path, new);
                 Ok(())
             }
             Change::Replace { old, new } => {
+                let place = place(old, new);
                 if config.keep_context {
-                    root(EditType::Delete, old.clone());
-                    root(EditType::Add, new.clone());
+                    root(EditType::Delete, old.clone(), &place);
+                    root(EditType::Add, new.clone(), &place);
                 } else {
                     let texts = |lines: &[SourceLine]| -> Vec<Vec<u8>> {
                         lines.iter().map(|line| line.text.clone()).collect()
@@ -102,18 +104,20 @@ impl FileVersions {
                             false,
                         );
                     }
-                    root(EditType::Delete, without(old, &shared.old));
-                    root(EditType::Add, without(new, &shared.new));
+                    root(EditType::Delete, without(old, &shared.old), &place);
+                    root(EditType::Add, without(new, &shared.new), &place);
                 }
                 self.replace(path, old, new)
             }
             Change::Insert { new, after } => {
-                root(EditType::Add, new.clone());
+                let place =
+                    Rc::from(after.map_or_else(Vec::new, |line| line.to_string().into_bytes()));
+                root(EditType::Add, new.clone(), &place);
                 self.insert(path, new, *after)
             }
             Change::Write { new } => {
                 match self.get(path) {
-                    None => root(EditType::Overwrite, new.clone()),
+                    None => root(EditType::Overwrite, new.clone(), &nowhere),
                     Some(known) => {
                         let new_texts: Vec<&[u8]> =
                             new.iter().map(|line| line.text.as_slice()).collect();
@@ -125,7 +129,7 @@ impl FileVersions {
                                 false,
                             );
                         }
-                        root(EditType::Add, without(new, &shared.new));
+                        root(EditType::Add, without(new, &shared.new), &nowhere);
                     }
                 }
                 self.write(path, new);
@@ -133,12 +137,16 @@ impl FileVersions {
             }
             Change::Hunks(hunks) => {
                 for hunk in hunks {
-                    let lines = |wanted: HunkLine| -> Vec<SourceLine> {
-                        let of_kind = hunk.lines.iter().filter(|(kind, _)| *kind == wanted);
+                    let lines = |wanted: &[HunkLine]| -> Vec<SourceLine> {
+                        let of_kind = hunk.lines.iter().filter(|(kind, _)| wanted.contains(kind));
                         of_kind.map(|(_, line)| line.clone()).collect()
                     };
-                    root(EditType::Delete, lines(HunkLine::Delete));
-                    root(EditType::Add, lines(HunkLine::Add));
+                    let place = place(
+                        &lines(&[HunkLine::Context, HunkLine::Delete]),
+                        &lines(&[HunkLine::Context, HunkLine::Add]),
+                    );
+                    root(EditType::Delete, lines(&[HunkLine::Delete]), &place);
+                    root(EditType::Add, lines(&[HunkLine::Add]), &place);
                 }
                 self.apply(path, hunks)
             }
@@ -146,6 +154,7 @@ impl FileVersions {
                 if *what == "delete" {
                     self.remove(path);
                 }
+                note(note::NO_CHANGE, &format!("a change without lines: {what}"), true);
                 return roots;
             }
         };
@@ -157,6 +166,20 @@ impl FileVersions {
         }
         roots
     }
+}
+
+/// A root diff, and where its lines stand as far as the edit says: what it replaces and what it puts there, normalised.
+struct Made {
+    root: RootDiff,
+    place: Rc<[u8]>,
+}
+
+fn place(old: &[SourceLine], new: &[SourceLine]) -> Rc<[u8]> {
+    let mut place = normalised(old);
+    // No normalised line is empty, so this tells the two apart.
+    place.push(b'\n');
+    place.extend(normalised(new));
+    Rc::from(place)
 }
 
 fn slices(texts: &[Vec<u8>]) -> Vec<&[u8]> {
@@ -183,8 +206,8 @@ fn without(lines: &[SourceLine], shared: &[bool]) -> Vec<SourceLine> {
 struct Gate {
     /// By path and type, the roots of this turn.
     turn: FxHashMap<(String, EditType), FxHashSet<Vec<u8>>>,
-    /// By path and type, the last root of the edits so far.
-    last: FxHashMap<(String, EditType), Vec<u8>>,
+    /// By path and type, the last root of the edits so far with its place.
+    last: FxHashMap<(String, EditType), (Vec<u8>, Rc<[u8]>)>,
 }
 
 impl Gate {
@@ -192,29 +215,30 @@ impl Gate {
     fn pass(
         &mut self,
         versions: &FileVersions,
-        roots: Vec<RootDiff>,
+        roots: Vec<Made>,
         notes: &mut Vec<Note>,
-    ) -> Vec<RootDiff> {
+    ) -> Vec<Made> {
         let mut kept = Vec::with_capacity(roots.len());
         let mut emitted = Vec::with_capacity(roots.len());
-        for root in roots {
+        for Made { root, place } in roots {
             let key = (root.path.clone(), root.edit_type);
             let text = normalised(&root.lines);
             let before = versions.emitted.get(&key).is_some_and(|texts| texts.contains(&text));
-            let just_now = self.last.get(&key) == Some(&text);
+            let just_now =
+                self.last.get(&key).is_some_and(|last| last.0 == text && last.1 == place);
             if !text.is_empty() && (before || just_now) {
                 let start = root.lines.first().map_or(0, |line| line.bytes.start);
                 let bytes = start..root.lines.last().map_or(start, |line| line.bytes.end);
                 let what = "the same lines as before at this path and type".to_owned();
                 notes.push(Note { bytes, kind: note::RE_EMISSION, what, skipped: true });
             } else {
-                kept.push(root);
+                kept.push(Made { root, place: Rc::clone(&place) });
             }
-            emitted.push((key, text));
+            emitted.push((key, text, place));
         }
-        for (key, text) in emitted {
+        for (key, text, place) in emitted {
             self.turn.entry(key.clone()).or_default().insert(text.clone());
-            self.last.insert(key, text);
+            self.last.insert(key, (text, place));
         }
         kept
     }

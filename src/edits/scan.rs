@@ -32,8 +32,9 @@ const NOTATIONS: [Notation; 7] = [
 ];
 
 /// Notations that a patch inside a tool call's argument is read in.
-const PATCHES: [Notation; 2] = [
+const PATCHES: [Notation; 3] = [
     Notation { is_fence: false, next: apply_patch::next, read: apply_patch::read },
+    Notation { is_fence: false, next: search_replace::next, read: search_replace::read },
     Notation { is_fence: false, next: unified_diff::next, read: unified_diff::read },
 ];
 
@@ -61,9 +62,9 @@ pub(super) struct Container<'t> {
     pub(super) hint: Option<String>,
     /// Its fence, when it is one.
     pub(super) fence: Option<fence::Open>,
-    /// Makes the edit that it is otherwise, with notes to it. Not before it is needed: a body that is not closed goes on
+    /// Makes the edit that it is otherwise, if any, with notes to it. Not before it is needed: a body that is not closed goes on
     /// to the end of the text, and there may be many.
-    pub(super) fallback: Box<dyn FnOnce() -> (Found, Vec<Note>) + 't>,
+    pub(super) fallback: Box<dyn FnOnce() -> (Option<Found>, Vec<Note>) + 't>,
 }
 
 /// An edit, and what is known of its block when it is a fenced one.
@@ -174,10 +175,16 @@ impl<'t> Scan<'t> {
     }
 
     /// Adds the edits of a patch that is spelled in a tool call's argument, with offsets in the response; each takes
-    /// `bytes` when it is the only one. False when there are none.
-    pub(super) fn add_nested(&mut self, patch: &Payload, bytes: Range<usize>) -> bool {
+    /// `bytes` when it is the only one. `hint` is the file that the call names. False when there are none.
+    pub(super) fn add_nested(
+        &mut self,
+        patch: &Payload,
+        hint: Option<String>,
+        bytes: Range<usize>,
+    ) -> bool {
         let (tags, closings) = (Tags::default(), Closings::default());
         let mut inner = Scan::new(&patch.text, &tags, &closings);
+        inner.wrapper = Some(Wrapper { fence: None, hint, end: usize::MAX });
         inner.run(0, &PATCHES, None);
         let Scan { found, notes, .. } = inner;
         let any = !found.is_empty() || !notes.is_empty();
@@ -310,7 +317,7 @@ impl<'t> Scan<'t> {
     fn close_container(&mut self, pos: usize) -> usize {
         let Some(container) = self.containers.pop() else { return pos };
         let (found, notes) = (container.fallback)();
-        self.found.push(found);
+        self.found.extend(found);
         self.notes.extend(notes);
         self.open_wrapper();
         container.end.max(pos)

@@ -4,7 +4,7 @@
 //! ambiguous: it is reported and skipped, never guessed. The file's name stands in the line before, or before the fence
 //! around the block, or in its info string; else it is that of the block before. Linear.
 
-use super::path::{path_before, path_of_line};
+use super::path::{block_path_before, block_path_of_line};
 use super::scan::{Outcome, Scan};
 use super::text::{line_at, line_before, lines_of, next_line_where};
 use super::{Change, Edit, Format, fence, note};
@@ -21,6 +21,11 @@ fn marks(line: &[u8], mark: u8, word: &[u8]) -> Option<usize> {
 
 fn opening(line: &[u8]) -> Option<usize> {
     marks(line, b'<', b"SEARCH").or_else(|| marks(line, b'-', b"SEARCH"))
+}
+
+/// True for the first line of a block.
+pub(super) fn is_opening(line: &[u8]) -> bool {
+    opening(line).is_some()
 }
 
 fn is_closing(line: &[u8]) -> bool {
@@ -81,7 +86,7 @@ pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     if !closed {
         scan.note(at..end, note::UNCLOSED, "a SEARCH/REPLACE block without its last line", false);
     }
-    let old = lines_of(text, body..old_end);
+    let old = lines_of(text, after_position(text, body, old_end)..old_end);
     let new = lines_of(text, new_start..new_end.max(new_start));
     let path = path_of_block(scan, at);
     let change = Change::Replace { old, new };
@@ -89,14 +94,33 @@ pub(super) fn read<'t>(scan: &mut Scan<'t>, at: usize) -> Outcome<'t> {
     Outcome::Done(end)
 }
 
+/// Where the search text starts: after lines `:start_line:12`, `:end_line:14` and the `-------` below them, which say
+/// where it stands in the file.
+fn after_position(text: &[u8], body: usize, end: usize) -> usize {
+    let mut at = body;
+    while at < end {
+        let (line, next) = line_at(text, at);
+        let line = line.trim_ascii_end();
+        let says_where = line.starts_with(b":start_line:") || line.starts_with(b":end_line:");
+        if !(says_where || at > body && line == b"-------") {
+            break;
+        }
+        at = next;
+        if !says_where {
+            break;
+        }
+    }
+    at.min(end)
+}
+
 /// The name in the line before the block; else the one that its surroundings give; else that of the block before.
 fn path_of_block(scan: &Scan, at: usize) -> String {
     let text = scan.text();
     let before = line_before(text, at);
-    let direct = before.and_then(|(line, _)| path_of_line(line));
+    let direct = before.and_then(|(line, _)| block_path_of_line(line));
     let around = || match before {
         Some((line, start)) => fence::read_opening(line)
-            .and_then(|open| open.path().or_else(|| path_before(text, start))),
+            .and_then(|open| open.path().or_else(|| block_path_before(text, start))),
         None => None,
     };
     direct

@@ -37,9 +37,14 @@ pub(super) enum Role {
     Parameter,
 }
 
-const NAMES: [(&[u8], Role); 25] = [
+const NAMES: [(&[u8], Role); 30] = [
     (b"edit", Role::Edit),
     (b"file", Role::File),
+    (b"write_to_file", Role::Edit),
+    (b"create_file", Role::Edit),
+    (b"search_and_replace", Role::Edit),
+    (b"replace_in_file", Role::File),
+    (b"apply_diff", Role::File),
     (b"search", Role::Old),
     (b"replace", Role::New),
     (b"old", Role::Old),
@@ -170,8 +175,8 @@ fn read_tag(text: &[u8], start: usize) -> Option<Tag> {
     let closing = window.get(1) == Some(&b'/');
     let from = if closing { 2 } else { 1 };
     let rest = window.get(from..)?;
-    // Names are 11 bytes at most: a look at 12 says whether it is one.
-    let length = rest.iter().take(12).take_while(|b| b.is_ascii_lowercase() || **b == b'_').count();
+    // Names are 18 bytes at most: a look at 19 says whether it is one.
+    let length = rest.iter().take(19).take_while(|b| b.is_ascii_lowercase() || **b == b'_').count();
     let name = NAMES.iter().position(|(name, _)| *name == &rest[..length])?;
     let role = NAMES[name].1;
     let valued = matches!(role, Role::Function | Role::Parameter);

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use bstr::ByteSlice;
 
-use super::call::{Arg, Args, Call, add_call};
+use super::call::{Arg, Args, Call, add_call, holds_patch};
 use super::json::{self, Kind, State, Value};
 use super::note;
 use super::path::name_text;
 use super::scan::{Outcome, Scan};
-use super::text::Map;
+use super::text::{Map, Payload};
 
 /// The next `{` before a quoted key.
 pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
@@ -165,36 +165,40 @@ impl<'t> Source<'t> {
         for (key, value) in entries {
             let key = name_text(self.text.get(key.clone()).unwrap_or_default());
             let arg = match &value.kind {
-                Kind::String => {
-                    let payload = json::decode(self.text, value, self.outer.as_ref());
-                    let text = std::borrow::Cow::Owned(payload.text.into_owned());
-                    Arg::Text(super::text::Payload {
-                        text,
-                        map: payload.map,
-                        closed: payload.closed,
-                    })
-                }
+                Kind::String => Arg::Text(self.text_of(value)),
                 Kind::Number(number) => Arg::Number(*number),
-                Kind::Array(values) => Arg::List(
-                    values
-                        .iter()
-                        .filter_map(|value| match &value.kind {
-                            Kind::Object(entries) => {
-                                let bytes = match &self.outer {
-                                    Some(map) => map.response_range(value.bytes.clone()),
-                                    None => value.bytes.clone(),
-                                };
-                                Some((self.list_args(entries), bytes))
-                            }
-                            _ => None,
-                        })
-                        .collect(),
-                ),
+                Kind::Array(values) => self.list(values),
                 Kind::Object(_) | Kind::Other => continue,
             };
             args.push((key, arg));
         }
         args
+    }
+
+    fn text_of(&self, value: &Value) -> Payload<'static> {
+        let payload = json::decode(self.text, value, self.outer.as_ref());
+        let text = std::borrow::Cow::Owned(payload.text.into_owned());
+        Payload { text, map: payload.map, closed: payload.closed }
+    }
+
+    /// A list: of objects; or of the words of a command, of which the one with a patch in it counts.
+    fn list(&self, values: &[Value]) -> Arg<'static> {
+        let words = values.iter().filter(|value| matches!(value.kind, Kind::String));
+        let patch = words.map(|word| self.text_of(word)).find(|word| holds_patch(&word.text));
+        if let Some(patch) = patch {
+            return Arg::Text(patch);
+        }
+        let entries = values.iter().filter_map(|value| match &value.kind {
+            Kind::Object(entries) => {
+                let bytes = match &self.outer {
+                    Some(map) => map.response_range(value.bytes.clone()),
+                    None => value.bytes.clone(),
+                };
+                Some((self.list_args(entries), bytes))
+            }
+            _ => None,
+        });
+        Arg::List(entries.collect())
     }
 
     /// Arguments of a list's entry: texts and numbers only, so that nesting ends here.

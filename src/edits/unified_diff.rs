@@ -21,6 +21,11 @@ pub(super) fn next(scan: &Scan, from: usize) -> Option<usize> {
     })
 }
 
+/// True for a line that starts the header of a file's diff.
+pub(super) fn is_header(text: &[u8], line: &[u8], next: usize) -> bool {
+    line.starts_with(b"diff --git ") || is_header_pair(text, line, next)
+}
+
 fn is_header_pair(text: &[u8], line: &[u8], next: usize) -> bool {
     line.starts_with(b"--- ") && text.get(next..).is_some_and(|rest| rest.starts_with(b"+++ "))
 }

@@ -1,5 +1,6 @@
 //! Edits in tags: `<edit path="…">` with pairs of `<search>` and `<replace>` (or `<old>`, `<old_text>`, …), `<insert>`,
-//! or `<code>`/`<content>`; `<file path="…">` with a file's content; and bare pairs like `<old_text>…</old_text>
+//! or `<code>`/`<content>`; `<file path="…">` with a file's content; the same in the tags of tool calls, such as
+//! `<write_to_file>` and `<replace_in_file>` with a `<path>` inside; and bare pairs like `<old_text>…</old_text>
 //! <new_text>…</new_text>`.
 //!
 //! Bodies end at the closing tag that matches by depth, so tag names inside a body are text. A block without its
@@ -221,22 +222,25 @@ fn plain_block<'t>(
     let inner = tag_body(text, body.clone());
     let inside = text.get(..body.end).unwrap_or(text);
     let (first, second) = line_at(inside, inner.start);
-    let reach = if is_blank(first) || fence::looks_like_fence(first) {
-        line_end(inside, second)
-    } else {
-        second
-    };
+    let is_diff = first.trim_start().starts_with(b"<diff>");
+    let heading = is_blank(first) || is_diff;
+    let reach =
+        if heading || fence::looks_like_fence(first) { line_end(inside, second) } else { second };
     let (end, hint) = (bytes.end, Some(path.clone()));
     let fallback = Box::new(move || {
+        if is_diff {
+            let what = format!("the diff of `{path}` has neither hunks nor blocks");
+            return (None, vec![Note { bytes, kind: note::NO_HUNKS, what, skipped: true }]);
+        }
         let change = Change::Write { new: lines_of(text, fence::unwrap(text, inner)) };
         let what = "a file without its end".to_owned();
         let note = Note { bytes: bytes.clone(), kind: note::UNCLOSED, what, skipped: false };
         let notes = if closed { Vec::new() } else { vec![note] };
         (
-            Found {
+            Some(Found {
                 edit: Edit { format: Format::Xml, path, old_path: None, change, bytes },
                 block: None,
-            },
+            }),
             notes,
         )
     });

@@ -856,3 +856,152 @@ fn every_note_has_a_listed_kind() {
     kinds.dedup();
     assert_eq!(kinds.len(), note::ALL.len());
 }
+
+// What agents write.
+
+const PATCH: &str = "*** Begin Patch\n*** Update File: src/a.py\n@@ def f():\n-    return \"1\"\n+    return \"2\"\n*** End Patch\n";
+
+/// A text as the inside of a JSON string.
+fn json_text(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[test]
+fn patches_in_commands_of_tool_calls() {
+    let patch = json_text(PATCH);
+    let inner = format!(
+        "{{\"command\": [\"bash\", \"-lc\", \"cd /r && apply_patch <<'EOF'\\n{patch}EOF\\n\"]}}"
+    );
+    let responses = [
+        format!("{{\"cmd\": [\"apply_patch\", \"{patch}\"]}}"),
+        format!(
+            "{{\"name\": \"shell\", \"arguments\": {{\"command\": [\"apply_patch\", \"{patch}\"], \"workdir\": \"/r\"}}}}"
+        ),
+        format!(
+            "{{\"type\": \"local_shell_call\", \"action\": {{\"command\": [\"apply_patch\", \"{patch}\"]}}}}"
+        ),
+        format!("{{\"name\": \"shell\", \"arguments\": \"{}\"}}", json_text(&inner)),
+    ];
+    for response in &responses {
+        let edit = only(response);
+        assert_eq!((edit.format, edit.path.as_str()), (Format::ToolCall, "src/a.py"));
+        assert_eq!(hunks(&edit), [["-    return \"1\"", "+    return \"2\""]]);
+    }
+    let Change::Hunks(hunks) = only(&responses[0]).change else { panic!("no hunks") };
+    let bytes = hunks[0].lines[1].1.bytes.clone();
+    assert_eq!(&responses[0][bytes], "+    return \\\"2\\\"\\n");
+    // A command without a patch is no edit.
+    assert_eq!(read("{\"command\": [\"bash\", \"-lc\", \"cat a.py\"]}"), Parsed::default());
+}
+
+#[test]
+fn diffs_in_here_documents_of_tool_calls() {
+    let command = "cd /r && git apply <<'EOF'\\n--- a/x.py\\n+++ b/x.py\\n@@ -1,2 +1,2 @@\\n-a\\n+b\\n c\\nEOF\\npytest";
+    let edit =
+        only(&format!("{{\"name\": \"bash\", \"arguments\": {{\"command\": \"{command}\"}}}}"));
+    assert_eq!((edit.format, edit.path.as_str()), (Format::ToolCall, "x.py"));
+    assert_eq!(hunks(&edit), [["-a", "+b", " c"]]);
+}
+
+#[test]
+fn search_replace_blocks_in_tool_calls() {
+    let blocks = "<<<<<<< SEARCH\\nx\\n=======\\ny\\n>>>>>>> REPLACE\\n";
+    let response = format!(
+        "{{\"name\": \"replace_in_file\", \"arguments\": {{\"path\": \"src/b.py\", \"diff\": \"{blocks}{blocks}\"}}}}"
+    );
+    let parsed = read(&response);
+    assert_eq!(parsed.notes, []);
+    assert_eq!(parsed.edits.len(), 2);
+    for edit in &parsed.edits {
+        assert_eq!((edit.format, edit.path.as_str()), (Format::ToolCall, "src/b.py"));
+        assert_eq!(replace(edit), (vec!["x".to_owned()], vec!["y".to_owned()]));
+    }
+}
+
+#[test]
+fn tags_that_are_tool_calls() {
+    let edit = only(
+        "<write_to_file>\n<path>src/a.py</path>\n<content>\nx = 1\n</content>\n<line_count>1</line_count>\n</write_to_file>",
+    );
+    assert_eq!((edit.path.as_str(), write(&edit)), ("src/a.py", vec!["x = 1".to_owned()]));
+    let block = "<<<<<<< SEARCH\n:start_line:3\n-------\nx\n=======\ny\n>>>>>>> REPLACE\n";
+    for (name, end) in [("replace_in_file", "</diff>\n</replace_in_file>"), ("apply_diff", "")] {
+        let parsed =
+            read(&format!("<{name}>\n<path>src/b.py</path>\n<diff>\n{block}\n{block}{end}"));
+        assert_eq!(parsed.notes, [], "{name}");
+        assert_eq!(parsed.edits.len(), 2, "{name}");
+        for edit in &parsed.edits {
+            assert_eq!(edit.path, "src/b.py");
+            assert_eq!(replace(edit), (vec!["x".to_owned()], vec!["y".to_owned()]));
+        }
+    }
+}
+
+#[test]
+fn a_diff_tag_without_a_diff_writes_no_file() {
+    for end in ["", "x\n</diff>\n</replace_in_file>"] {
+        let parsed = read(&format!("<replace_in_file>\n<path>a.py</path>\n<diff>\n{end}"));
+        assert_eq!((parsed.edits.len(), kinds(&parsed)), (0, vec![note::NO_HUNKS]), "{end}");
+    }
+}
+
+#[test]
+fn names_without_an_extension_before_a_search_block() {
+    let block =
+        |word: &str| format!("```\n<<<<<<< SEARCH\n{word}\n=======\nz\n>>>>>>> REPLACE\n```\n");
+    let parsed = read(&format!(
+        "a.py\n{}\n**bin/run**\n\n{}\nThen:\n{}",
+        block("x"),
+        block("y"),
+        block("w")
+    ));
+    let paths: Vec<&str> = parsed.edits.iter().map(|edit| edit.path.as_str()).collect();
+    // Prose names no file: the block goes on with the one before.
+    assert_eq!(paths, ["a.py", "bin/run", "bin/run"]);
+}
+
+#[test]
+fn an_escape_that_is_cut_off_is_no_text() {
+    for tail in ["\\", "\\u", "\\u00e"] {
+        let response = format!("{{\"path\": \"a.py\", \"old_str\": \"x\", \"new_str\": \"y{tail}");
+        let parsed = read(&response);
+        assert_eq!(kinds(&parsed), [note::UNCLOSED], "{tail}");
+        assert_eq!(replace(&parsed.edits[0]).1, ["y"], "{tail}");
+    }
+}
+
+#[test]
+fn equal_changes_at_two_places_of_a_turn_are_no_re_emission() {
+    let block = |name: &str| {
+        format!(
+            "<edit path=\"f\"><old>\ndef {name}:\n  1\n</old><new>\ndef {name}:\n  2\n</new></edit>\n"
+        )
+    };
+    let (f, g) = (block("f"), block("g"));
+    let roots = &roots_of(&[&format!("{f}{g}")])[0];
+    assert_eq!((roots.roots.len(), roots.notes.len()), (4, 0));
+    // The same block twice is one, whatever notation says it again.
+    let diff = "--- a/f\n+++ b/f\n@@ -1,2 +1,2 @@\n def f:\n-  1\n+  2\n";
+    for again in [f.as_str(), diff] {
+        let roots = &roots_of(&[&format!("{f}{again}")])[0];
+        let kinds: Vec<&str> = roots.notes.iter().map(|note| note.kind).collect();
+        assert_eq!((roots.roots.len(), kinds), (2, vec![note::RE_EMISSION; 2]));
+    }
+    // A new turn with the same lines is one as before.
+    let roots = roots_of(&[&f, &g]);
+    assert_eq!((roots[1].roots.len(), roots[1].notes.len()), (0, 2));
+}
+
+#[test]
+fn a_change_without_lines_has_its_reason() {
+    for response in [
+        "diff --git a/a b/b\nsimilarity index 100%\nrename from a\nrename to b\n",
+        "*** Begin Patch\n*** Delete File: a\n*** End Patch\n",
+        "*** Begin Patch\n*** Add File: a\n*** End Patch\n",
+    ] {
+        let roots = &roots_of(&[response])[0];
+        assert!(roots.roots.is_empty());
+        let notes: Vec<_> = roots.notes.iter().map(|note| (note.kind, note.skipped)).collect();
+        assert_eq!(notes, [(note::NO_CHANGE, true)], "{response}");
+    }
+}
