@@ -9,11 +9,11 @@
 //! -> anchors -> groups -> token advantages
 //! ```
 //!
-//! [`rollout::read_files`] makes a [`rollout::Batch`] of a trainer's dump; [`credit`] goes the whole way from there to a
-//! [`pipeline::Credit`], task by task and row by row parallel to the batch. Each row has
-//! [`advantage::SequenceCredit`]: spans of bytes and tokens, and with [`dense`](advantage::SequenceCredit::dense) one f32
-//! for each token. [`Config`] has every parameter (docs/method.md says what each does). Each stage is a module of its own
-//! and can be called by itself.
+//! [`rollout::read_files`] makes a [`rollout::Batch`] of a trainer's dump; [`credit`] goes the whole way from there to
+//! a [`pipeline::Credit`], task by task and row by row parallel to the batch. Each row has
+//! [`advantage::SequenceCredit`]: spans of bytes and tokens, and with [`dense`](advantage::SequenceCredit::dense) one
+//! f32 for each token. [`Config`] has every parameter (docs/method.md says what each does). Each stage is a module of
+//! its own and can be called by itself.
 //!
 //! ```
 //! use hunkwise::rollout::{ReadOptions, read_from};
