@@ -1,4 +1,6 @@
-//! From a dump to token credit in twenty lines: `cargo run --example credit -- FILES`.
+//! Byte spans with credit of their own, from a dump: `cargo run --example credit -- FILES`.
+//!
+//! Each span's number is lambda · A^D; every other byte of the row has A^E alone.
 
 use std::path::PathBuf;
 

@@ -7,7 +7,7 @@ their edits, runs the tests for real after each turn, and writes the rollouts wi
 the turn reward is the change in the share of tests that pass, the outcome is 1 when all pass in the end.
 
 `--check` compares with the files that are there, and exits with 1 when they differ.
-Python 3.11 or later, standard library only.
+Python 3.9 or later, standard library only.
 """
 
 import argparse

@@ -9,7 +9,11 @@
 //! -> anchors -> groups -> token advantages
 //! ```
 //!
-//! [`credit`] goes the whole way; each stage is a module of its own and can be called by itself.
+//! [`rollout::read_files`] makes a [`rollout::Batch`] of a trainer's dump; [`credit`] goes the whole way from there to
+//! a [`pipeline::Credit`], task by task and row by row parallel to the batch. Each row has
+//! [`advantage::SequenceCredit`]: spans of bytes and tokens, and with [`dense`](advantage::SequenceCredit::dense) one
+//! f32 for each token. [`Config`] has every parameter (docs/method.md says what each does). Each stage is a module of
+//! its own and can be called by itself.
 //!
 //! ```
 //! use hunkwise::rollout::{ReadOptions, read_from};
@@ -28,6 +32,9 @@
 //! assert_eq!(added.members[0].advantage, 0.5); // return 1 against a group mean of 0.5
 //! # Ok::<(), hunkwise::Error>(())
 //! ```
+//!
+//! Offsets are bytes, `end` not included; tokens count from 0 in their row. Rewards are in the units of the dump.
+//! Whatever cannot be used is an [`Error`] that says where and what to do, or a flagged row of the batch.
 //!
 //! Numbers do not move: integers are equal on every device, thread count and order of equal rows; advantages are
 //! accumulated in f64 in a fixed order and returned as f32.
@@ -49,3 +56,8 @@ pub mod similarity;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use pipeline::{Config, credit};
+
+/// Compiles the example of README.md.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeExample;
