@@ -74,7 +74,7 @@ impl Key {
     }
 }
 
-/// The name of the key for people; two keys may have the same, see [`unique_names`].
+/// The name of the key for people; two keys may have the same, see `unique_names`.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
