@@ -85,7 +85,9 @@ def cases():
     overlap = [{"start": 0, "end": 20}, {"start": 10, "end": 30}]
     yield flagged("turns overlap", line(row(BAD_TASK, "1", turns=overlap)), "turns")
     for field in ("outcome", "reward"):
-        for value in ("NaN", "Infinity", "-Infinity", '"high"', "[1]", "true", "1e999"):
+        # Passed or not is a reward: true is 1.
+        yield flagged(f"{field} is true", literal(field, "true"), None, (0,), True)
+        for value in ("NaN", "Infinity", "-Infinity", '"high"', "[1]", "1e999"):
             # Kept without a score or left out: both are honest, losing other rows or a silent 0 is not.
             # A number beyond f64 may be refused before anyone knows its field.
             yield flagged(f"{field} is {value}", literal(field, value), None if value == "1e999" else field)

@@ -29,8 +29,11 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// Takes one value in.
+    /// Takes one value in; one that is not finite (a spread of rewards near the largest floats) is left out.
     pub fn add(&mut self, value: f64) {
+        if !value.is_finite() {
+            return;
+        }
         self.min = if self.n == 0 { value } else { self.min.min(value) };
         self.max = if self.n == 0 { value } else { self.max.max(value) };
         self.n += 1;

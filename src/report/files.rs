@@ -6,7 +6,8 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// Writes a file through `write`: into a temporary file beside it, renamed over it when all is written. After an error
-/// the old file, or none, is what there is. `-` is standard output.
+/// the old file, or none, is what there is. A link stays a link: the file that it leads to is replaced. What cannot
+/// be replaced is written as it comes: `-`, which is standard output, a pipe and a device.
 ///
 /// # Errors
 /// [`Error::Io`] with the path.
@@ -19,13 +20,20 @@ pub fn write_whole(
         let mut out = BufWriter::new(std::io::stdout().lock());
         return write(&mut out).and_then(|()| out.flush()).map_err(failed);
     }
-    if path.is_dir() {
-        return Err(failed(std::io::Error::new(
-            std::io::ErrorKind::IsADirectory,
-            "is a directory; name a file",
-        )));
-    }
-    let folder = match path.parent() {
+    let target = match std::fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {
+            let what = "is a directory; name a file";
+            return Err(failed(std::io::Error::new(std::io::ErrorKind::IsADirectory, what)));
+        }
+        Ok(metadata) if !metadata.is_file() => {
+            let file = std::fs::OpenOptions::new().write(true).open(path).map_err(failed)?;
+            let mut out = BufWriter::new(file);
+            return write(&mut out).and_then(|()| out.flush()).map_err(failed);
+        }
+        Ok(_) => std::fs::canonicalize(path).map_err(failed)?,
+        Err(_) => path.to_path_buf(),
+    };
+    let folder = match target.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
@@ -37,6 +45,6 @@ pub fn write_whole(
     let mut out = BufWriter::with_capacity(1 << 20, temporary);
     write(&mut out).map_err(failed)?;
     let temporary = out.into_inner().map_err(|e| failed(e.into_error()))?;
-    temporary.persist(path).map_err(|e| failed(e.error))?;
+    temporary.persist(&target).map_err(|e| failed(e.error))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The result as JSON lines: one object per sequence, and one per group. docs/formats.md describes every field.
+//! The result as JSON lines: one object per sequence, and one per group. docs/output.md describes every field.
 //! The bytes depend on the rollouts and the configuration alone: not on time, threads, SIMD set or the order of rows.
 
 use std::io::{self, Write};

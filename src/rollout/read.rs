@@ -1,10 +1,15 @@
-//! Reading dumps: one row in memory at a time, the format of each file told from its content.
+//! Reading dumps: the format of each file told from its content, a few megabytes of lines in memory at a time.
+//!
+//! Lines are parsed side by side and taken in their order, so that rows, flags and the first error of strict reading do
+//! not depend on the number of threads.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use super::fields::{Context, Flaw};
 use super::format::{DumpFormat, Format, detect};
@@ -13,6 +18,9 @@ use super::lines::{Line, next_line};
 use super::trl::{PARQUET_MAGIC, read_parquet};
 use super::{Batch, Flagged, Row, TokenBytes};
 use crate::error::{Error, Place, Result};
+
+/// Lines are parsed side by side once they have this many bytes together; a longer line is a batch by itself.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// How dumps are read.
 #[derive(Debug, Clone)]
@@ -85,6 +93,24 @@ struct Source {
     n_usable: u64,
 }
 
+/// A line that waits to be parsed: its number, and its bytes or why they were not held.
+type WaitingLine = (u64, Result<Vec<u8>, Flaw>);
+
+/// What a row came to, before it is put in its place among the others.
+#[derive(Default)]
+struct Parsed {
+    row: Option<Row>,
+    /// Why there is no row, or what is wrong with the one there is.
+    flaws: Vec<Flaw>,
+    notes: BTreeSet<String>,
+}
+
+impl From<Flaw> for Parsed {
+    fn from(flaw: Flaw) -> Parsed {
+        Parsed { flaws: vec![flaw], ..Parsed::default() }
+    }
+}
+
 impl DumpReader {
     /// Loads the tokenizer, if one is asked for.
     ///
@@ -108,7 +134,14 @@ impl DumpReader {
     /// # Errors
     /// As [`read_files`].
     pub fn read_file(&mut self, path: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let twice = |name: &str| {
+            let what = "is given twice; its rollouts would count twice. Name each file once";
+            Err(Error::input(Place::new(name, 0), what))
+        };
         if path.as_os_str() == "-" {
+            if !self.paths.insert(path.to_path_buf()) {
+                return twice("standard input");
+            }
             return self.read_from(std::io::stdin().lock(), "standard input", progress);
         }
         let io = |source| Error::io(path, source);
@@ -117,8 +150,7 @@ impl DumpReader {
         let metadata = file.metadata().map_err(io)?;
         // A pipe has no path of its own, and cannot be given twice.
         if metadata.is_file() && !self.paths.insert(std::fs::canonicalize(path).map_err(io)?) {
-            let what = "is given twice; its rollouts would count twice. Name each file once";
-            return Err(Error::input(Place::new(name, 0), what));
+            return twice(&name);
         }
         let mut reader = BufReader::with_capacity(1 << 16, file);
         if metadata.is_file() && reader.fill_buf().map_err(io)?.starts_with(PARQUET_MAGIC) {
@@ -164,10 +196,11 @@ impl DumpReader {
     /// The rows read so far as a batch.
     ///
     /// # Errors
-    /// When [`ReadOptions::strict`]: the first flag that only shows when all rows are known, as a repeated turn.
+    /// A batch without a row, with the first reason; when [`ReadOptions::strict`], the first flag that only shows when
+    /// all rows are known, as a repeated turn.
     pub fn finish(self) -> Result<Batch> {
         let mut batch = Batch::new(self.rows);
-        if self.options.strict && !batch.flagged.is_empty() {
+        if !batch.flagged.is_empty() && (self.options.strict || batch.tasks.is_empty()) {
             let Flagged { place, reason } = batch.flagged.swap_remove(0);
             return Err(Error::input(place, reason));
         }
@@ -185,9 +218,10 @@ impl DumpReader {
     ) -> Result<()> {
         let mut source = self.source(name);
         let mut buffer = Vec::new();
+        let mut waiting: Vec<WaitingLine> = Vec::new();
+        let mut n_waiting = 0;
         let mut n_reported = self.n_bytes;
         for line_number in 1u64.. {
-            let place = Place::new(source.name.clone(), line_number);
             let (line, n_taken) = next_line(reader, &mut buffer, self.options.max_line_bytes)
                 .map_err(|error| Error::io(name, error))?;
             self.n_bytes += n_taken;
@@ -198,49 +232,67 @@ impl DumpReader {
             match line {
                 Line::End => break,
                 Line::TooLong(n_bytes) => {
-                    source.n_rows += 1;
                     let what = format!(
                         "is a line of {n_bytes} bytes; at most {} are read. Raise `max_line_bytes` or split the row",
                         self.options.max_line_bytes
                     );
-                    self.flag(Flaw::new("", what), &place)?;
+                    waiting.push((line_number, Err(Flaw::new("", what))));
                 }
                 Line::Whole => {
-                    let line = match line_number {
-                        1 => buffer.strip_prefix("\u{FEFF}".as_bytes()).unwrap_or(&buffer),
-                        _ => &buffer,
-                    };
+                    let mut line = std::mem::take(&mut buffer);
+                    if line_number == 1 && line.starts_with("\u{FEFF}".as_bytes()) {
+                        line.drain(.."\u{FEFF}".len());
+                    }
                     if line.iter().all(u8::is_ascii_whitespace) {
                         continue;
                     }
-                    source.n_rows += 1;
-                    if let Err(flaw) = self.read_line(line, &place, &mut source) {
-                        self.flag(flaw, &place)?;
-                    }
-                    self.check_strict(&source)?;
+                    n_waiting += line.len();
+                    waiting.push((line_number, Ok(line)));
                 }
             }
+            if n_waiting >= BATCH_BYTES {
+                self.take_lines(&mut waiting, &mut source)?;
+                n_waiting = 0;
+            }
         }
+        self.take_lines(&mut waiting, &mut source)?;
         progress(self.n_bytes);
         self.check_source(&source)
     }
 
-    fn read_line(&mut self, line: &[u8], place: &Place, source: &mut Source) -> Result<(), Flaw> {
-        let line = std::str::from_utf8(line).map_err(|error| {
-            Flaw::new("", format!("is not UTF-8 at byte {} of the line", error.valid_up_to()))
-        })?;
-        let whole = |reason: String| Flaw::new("", reason);
-        let format = match source.format {
-            Some(format) => format,
-            None => {
-                let names = Object::parse(line, Some(&[])).map_err(whole)?.others;
-                let format = detect(&names).map_err(whole)?;
-                source.format = Some(format);
-                format
-            }
-        };
-        let object = Object::parse(line, format.wanted).map_err(whole)?;
-        self.read_object(object, format, place, source)
+    /// Parses the lines side by side and takes what they give in their order.
+    fn take_lines(&mut self, waiting: &mut Vec<WaitingLine>, source: &mut Source) -> Result<()> {
+        let mut lines = std::mem::take(waiting).into_iter();
+        // The first line that fits a format chooses it for all that follow.
+        while source.format.is_none()
+            && let Some((number, line)) = lines.next()
+        {
+            let place = Place::new(source.name.clone(), number);
+            let parsed = match line.and_then(|line| format_of(&line).map(|format| (line, format))) {
+                Ok((line, format)) => {
+                    source.format = Some(format);
+                    parse_line(&line, format, &place, self.tokenizer.as_ref())
+                }
+                Err(flaw) => flaw.into(),
+            };
+            self.take(parsed, &place, source)?;
+        }
+        let Some(format) = source.format else { return Ok(()) };
+        let tokenizer = self.tokenizer.as_ref();
+        let name = source.name.clone();
+        let parsed: Vec<(Place, Parsed)> = lines
+            .collect::<Vec<WaitingLine>>()
+            .into_par_iter()
+            .map(|(number, line)| {
+                let place = Place::new(name.clone(), number);
+                let parsed = match line {
+                    Ok(line) => parse_line(&line, format, &place, tokenizer),
+                    Err(flaw) => flaw.into(),
+                };
+                (place, parsed)
+            })
+            .collect();
+        parsed.into_iter().try_for_each(|(place, parsed)| self.take(parsed, &place, source))
     }
 
     fn read_table(&mut self, file: File, name: &str) -> Result<()> {
@@ -256,49 +308,26 @@ impl DumpReader {
         };
         read_parquet(file, name, &mut |row_number, object| {
             let place = Place::new(source.name.clone(), row_number);
-            source.n_rows += 1;
             let Some(format) = format else { return Ok(()) };
-            if let Err(flaw) = self.read_object(object, format, &place, &mut source) {
-                self.flag(flaw, &place)?;
-            }
-            self.check_strict(&source)
+            let parsed = parse_object(object, format, &place, self.tokenizer.as_ref());
+            self.take(parsed, &place, &mut source)
         })?;
         self.check_source(&source)
     }
 
-    fn read_object(
-        &mut self,
-        object: Object,
-        format: &'static Format,
-        place: &Place,
-        source: &mut Source,
-    ) -> Result<(), Flaw> {
-        if format.closed {
-            for name in &object.others {
-                self.notes.insert(format!(
-                    "{}: the field `{name}` is not known and was ignored",
-                    source.name
-                ));
+    /// Puts a row among the others. In strict reading its first flaw is an error, be the row usable or not.
+    fn take(&mut self, parsed: Parsed, place: &Place, source: &mut Source) -> Result<()> {
+        source.n_rows += 1;
+        self.notes.extend(parsed.notes);
+        for flaw in parsed.flaws {
+            let flagged = flaw.at(place);
+            if self.options.strict {
+                return Err(Error::input(flagged.place, flagged.reason));
             }
+            self.flagged.push(flagged);
         }
-        let mut context = Context {
-            place: place.clone(),
-            tokenizer: self.tokenizer.as_ref(),
-            flaws: Vec::new(),
-            unscored: false,
-            notes: &mut self.notes,
-        };
-        let row = (format.read)(object, &mut context)?;
-        let flaws = context.flaws;
-        if let Err(error) = row.sequence.validate() {
-            return Err(match error {
-                Error::Input { place, what } => Flaw::new(place.field, what),
-                other => Flaw::new("", other.to_string()),
-            });
-        }
-        self.flagged.extend(flaws.into_iter().map(|flaw| flaw.at(place)));
-        self.rows.push(row);
-        source.n_usable += 1;
+        source.n_usable += u64::from(parsed.row.is_some());
+        self.rows.extend(parsed.row);
         Ok(())
     }
 
@@ -309,25 +338,6 @@ impl DumpReader {
             first_flag: self.flagged.len(),
             n_rows: 0,
             n_usable: 0,
-        }
-    }
-
-    fn flag(&mut self, flaw: Flaw, place: &Place) -> Result<()> {
-        let flagged = flaw.at(place);
-        if self.options.strict {
-            return Err(Error::input(flagged.place, flagged.reason));
-        }
-        self.flagged.push(flagged);
-        Ok(())
-    }
-
-    /// In strict reading, the flags of usable rows are errors too.
-    fn check_strict(&self, source: &Source) -> Result<()> {
-        match self.flagged.get(source.first_flag) {
-            Some(flagged) if self.options.strict => {
-                Err(Error::input(flagged.place.clone(), flagged.reason.clone()))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -358,5 +368,66 @@ impl DumpReader {
         let what =
             format!("none of its {} rows can be used: {}", source.n_rows, reasons.join("; "));
         Err(Error::input(place, what))
+    }
+}
+
+fn text_of(line: &[u8]) -> Result<&str, Flaw> {
+    std::str::from_utf8(line).map_err(|error| {
+        Flaw::new("", format!("is not UTF-8 at byte {} of the line", error.valid_up_to()))
+    })
+}
+
+/// The format of a file whose first usable row is this line.
+fn format_of(line: &[u8]) -> Result<&'static Format, Flaw> {
+    let whole = |reason: String| Flaw::new("", reason);
+    let names = Object::parse(text_of(line)?, Some(&[])).map_err(whole)?.others;
+    detect(&names).map_err(whole)
+}
+
+fn parse_line(
+    line: &[u8],
+    format: &'static Format,
+    place: &Place,
+    tokenizer: Option<&TokenBytes>,
+) -> Parsed {
+    let object = text_of(line).and_then(|line| {
+        Object::parse(line, format.wanted).map_err(|reason| Flaw::new("", reason))
+    });
+    match object {
+        Ok(object) => parse_object(object, format, place, tokenizer),
+        Err(flaw) => flaw.into(),
+    }
+}
+
+fn parse_object(
+    object: Object,
+    format: &'static Format,
+    place: &Place,
+    tokenizer: Option<&TokenBytes>,
+) -> Parsed {
+    let mut notes = BTreeSet::new();
+    if format.closed {
+        for name in &object.others {
+            notes
+                .insert(format!("{}: the field `{name}` is not known and was ignored", place.file));
+        }
+    }
+    let mut context = Context {
+        place: place.clone(),
+        tokenizer,
+        flaws: Vec::new(),
+        unscored: false,
+        notes: &mut notes,
+    };
+    let row = (format.read)(object, &mut context).and_then(|row| match row.sequence.validate() {
+        Ok(()) => Ok(row),
+        Err(Error::Input { place, what }) => Err(Flaw::new(place.field, what)),
+        Err(other) => Err(Flaw::new("", other.to_string())),
+    });
+    let flaws = context.flaws;
+    match row {
+        Ok(row) => Parsed { row: Some(row), flaws, notes },
+        // Why a row is lost counts; what else was odd about it does not.
+        Err(flaw) => Parsed { row: None, flaws: vec![flaw], notes },
     }
 }

@@ -49,7 +49,11 @@ fn credit_writes_one_row_per_sequence_and_prints_a_summary() {
     let out = folder.path().join("out.jsonl");
     let run = hunkwise(&["credit", &input, "-o", out.to_str().unwrap()]);
     assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    assert!(text(&run.stdout).contains("1 tasks, 3 trajectories"), "{}", text(&run.stdout));
+    assert!(
+        text(&run.stdout).contains("1 task, 3 trajectories, 3 turns in 3 rows"),
+        "{}",
+        text(&run.stdout)
+    );
     let lines: Vec<serde_json::Value> = std::fs::read_to_string(&out)
         .unwrap()
         .lines()
@@ -230,5 +234,190 @@ fn help_names_every_parameter() {
                 assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}")
             }
         }
+    }
+}
+
+#[test]
+fn an_output_never_replaces_an_input_or_another_output() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let same = folder.path().join("same.jsonl").display().to_string();
+    for (args, words) in [
+        (["credit", &input, "-o", &input, "--quiet", "--strict"], "is an input"),
+        (["credit", &input, "-o", &same, "--groups", &same], "two outputs"),
+        (["credit", &input, "-o", "-", "--groups", "-"], "two outputs"),
+    ] {
+        let run = hunkwise(&args);
+        assert_eq!(run.status.code(), Some(1), "{args:?}");
+        assert!(text(&run.stderr).contains(words), "{}", text(&run.stderr));
+    }
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), rows());
+    assert!(!Path::new(&same).exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_link_as_output_stays_what_it_is() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let reader = Command::new("cat")
+        .arg(&pipe)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("cat runs");
+    let run = hunkwise(&["credit", &input, "-q", "-o", pipe.to_str().unwrap()]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    // Had a file taken the place of the pipe, `cat` would wait without end.
+    assert!(!std::fs::metadata(&pipe).unwrap().is_file());
+    assert_eq!(text(&reader.wait_with_output().unwrap().stdout).lines().count(), 3);
+
+    let (real, link) = (folder.path().join("real.jsonl"), folder.path().join("link.jsonl"));
+    std::fs::write(&real, "old").unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    let run = hunkwise(&["credit", &input, "-q", "-o", link.to_str().unwrap()]);
+    assert_eq!(run.status.code(), Some(0));
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read_to_string(&real).unwrap().lines().count(), 3);
+}
+
+#[test]
+fn a_batch_without_a_row_is_an_error() {
+    let folder = folder();
+    let row = rows().lines().next().unwrap().to_string() + "\n";
+    let input = write(folder.path(), "twice.jsonl", &row.repeat(2));
+    let run = hunkwise(&["credit", &input, "-o", "-"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("twice.jsonl:1, field `turn`"), "{}", text(&run.stderr));
+    let good = write(folder.path(), "good.jsonl", &rows());
+    let run = Command::new(env!("CARGO_BIN_EXE_hunkwise"))
+        .args(["credit", "-", "-"])
+        .stdin(std::fs::File::open(good).expect("a file"))
+        .output()
+        .expect("the binary runs");
+    assert!(text(&run.stderr).contains("given twice"), "{}", text(&run.stderr));
+}
+
+#[test]
+fn flags_of_many_lines_come_in_order_for_any_number_of_threads() {
+    let folder = folder();
+    // Two batches of lines and more.
+    let filler = "x = 1\\n".repeat(40_000);
+    let mut content = String::new();
+    for i in 1..=40 {
+        let text = if i % 9 == 0 { "7".to_string() } else { format!("\"{filler}\"") };
+        content += &format!(
+            "{{\"task\":\"t\",\"trajectory\":{i},\"text\":{text},\"outcome\":{}}}\n",
+            i % 2
+        );
+    }
+    assert!(content.len() > 9_000_000);
+    let input = write(folder.path(), "in.jsonl", &content);
+    let said = ["1", "3"].map(|threads| {
+        let run = hunkwise(&["credit", &input, "-q", "--grouping", "none", "--threads", threads]);
+        assert_eq!(run.status.code(), Some(3));
+        let run_strict = hunkwise(&["credit", &input, "-q", "--strict", "--threads", threads]);
+        assert!(text(&run_strict.stderr).contains("in.jsonl:9,"), "{}", text(&run_strict.stderr));
+        text(&run.stderr)
+    });
+    assert_eq!(said[0], said[1]);
+    let lines: Vec<bool> = said[0]
+        .lines()
+        .zip([9, 18, 27, 36])
+        .map(|(line, number)| line.contains(&format!("in.jsonl:{number}, field `text`")))
+        .collect();
+    assert_eq!(lines, [true; 4], "{}", said[0]);
+}
+
+#[test]
+fn text_of_a_rollout_cannot_steer_the_terminal() {
+    let folder = folder();
+    let content = rows().replace("total = sum(prices)", "total = \\u001b[2Jsum(prices)");
+    let input = write(folder.path(), "in.jsonl", &content);
+    let run = hunkwise(&["show", &input, "--task", "shop", "--color", "always"]);
+    assert_eq!(run.status.code(), Some(0));
+    assert!(text(&run.stdout).contains("total = \u{241b}[2Jsum(prices)"));
+}
+
+#[test]
+fn numbers_of_flags_may_be_negative_and_have_limits() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    assert_eq!(hunkwise(&["credit", &input, "-q", "--lambda", "-1"]).status.code(), Some(0));
+    let run = hunkwise(&["credit", &input, "--gamma", "-1"]);
+    assert_eq!(run.status.code(), Some(1));
+    assert!(text(&run.stderr).contains("`gamma`"), "{}", text(&run.stderr));
+    let run = hunkwise(&["credit", &input, "--threads", "1025"]);
+    assert_eq!(run.status.code(), Some(2));
+}
+
+#[test]
+fn the_summary_fits_a_terminal() {
+    for file in examples() {
+        let out = text(&hunkwise(&["credit", file.to_str().unwrap()]).stdout);
+        for line in out.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+            assert_eq!(line, line.trim_end());
+        }
+    }
+}
+
+#[test]
+fn every_field_of_the_output_is_documented() {
+    fn names(value: &serde_json::Value, into: &mut std::collections::BTreeSet<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields {
+                    into.insert(name.clone());
+                    names(value, into);
+                }
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, into)),
+            _ => {}
+        }
+    }
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (out, groups, diagnostics) = (file("o"), file("g"), file("d"));
+    let run = hunkwise(&[
+        "credit",
+        &input,
+        "-q",
+        "--source",
+        "-o",
+        &out,
+        "--groups",
+        &groups,
+        "--diagnostics",
+        &diagnostics,
+    ]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let mut fields = std::collections::BTreeSet::new();
+    for path in [&out, &groups, &diagnostics] {
+        for line in std::fs::read_to_string(path).unwrap().lines() {
+            let mut row: serde_json::Value = serde_json::from_str(line).unwrap();
+            // Names in here are parameters, kinds and metrics, not fields.
+            for open in ["config", "metrics"] {
+                if let Some(object) = row.get_mut(open) {
+                    fields.insert(open.to_string());
+                    *object = serde_json::Value::Null;
+                }
+            }
+            for counted in ["edits", "roots"] {
+                if let Some(object) = row.pointer_mut(&format!("/diagnostics/{counted}")) {
+                    *object = serde_json::Value::Null;
+                }
+            }
+            names(&row, &mut fields);
+        }
+    }
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/output.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    assert!(fields.len() > 50, "{fields:?}");
+    for field in fields {
+        let forms = [format!("`{field}`"), format!("`members[].{field}`"), format!("\"{field}\"")];
+        assert!(forms.iter().any(|form| docs.contains(form)), "docs/output.md lacks `{field}`");
     }
 }

@@ -64,24 +64,24 @@ impl Color {
 pub(crate) struct CreditArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
-    /// Result: one JSON object per row, with spans and dense advantages; `-` is standard output. The file appears
-    /// whole or not at all. Without it only the summary is printed.
-    #[arg(short, long, value_name = "OUT")]
+    /// Result: one JSON object per row, with spans and dense advantages; `-` is standard output. Without it only the
+    /// summary is printed. Every output file appears whole or not at all; docs/output.md describes them.
+    #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
     /// Also write the groups: one JSON object per anchor with its members and their text.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) groups: Option<PathBuf>,
     /// Also write all diagnostics as one JSON object, timings included.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(crate) diagnostics: Option<PathBuf>,
     /// Leave the dense advantages out of the result: spans alone.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) spans_only: bool,
     /// Add the file and line that each row came from.
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     pub(crate) source: bool,
     /// Print no summary.
-    #[arg(short, long)]
+    #[arg(short, long, help_heading = "Output")]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -92,10 +92,10 @@ pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) input: InputArgs,
     /// Task to draw; without it the tasks are listed.
-    #[arg(long, value_name = "T")]
+    #[arg(long, value_name = "T", help_heading = "Drawing")]
     pub(crate) task: Option<String>,
-    /// Draw this trajectory alone.
-    #[arg(long, value_name = "ID")]
+    /// Draw this trajectory alone, and the groups that it is in.
+    #[arg(long, value_name = "ID", help_heading = "Drawing", requires = "task")]
     pub(crate) trajectory: Option<String>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
@@ -116,12 +116,12 @@ pub(crate) struct InputArgs {
     /// Stop at the first row that is not usable, instead of flagging it.
     #[arg(long)]
     strict: bool,
-    /// Longest line of a dump, in bytes [default: 268435456].
+    /// Longest line of a dump, in bytes; a longer one is flagged and passed over [default: 268435456]
     #[arg(long, value_name = "BYTES")]
     max_line_bytes: Option<usize>,
-    /// Threads; 0 is one per core.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub(crate) threads: usize,
+    /// Threads, at most 1024; 0 is one per core.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
+    pub(crate) threads: u16,
 }
 
 impl InputArgs {
@@ -149,7 +149,7 @@ macro_rules! config_args {
             /// Configuration in TOML: grouping, max_lines, [edits], [similarity], [anchors], [advantage]. Flags win over it.
             #[arg(long, value_name = "FILE")]
             config: Option<PathBuf>,
-            $($(#[$doc])* #[arg(long, value_name = "V" $(, value_parser = $parser)?)] $flag: Option<$type>,)*
+            $($(#[$doc])* #[arg(long, value_name = "V", hide_possible_values = true, allow_negative_numbers = true $(, value_parser = $parser)?)] $flag: Option<$type>,)*
         }
 
         impl ConfigArgs {

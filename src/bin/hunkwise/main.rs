@@ -5,6 +5,7 @@ mod credit;
 mod session;
 mod show;
 mod summary;
+mod text;
 
 use std::process::ExitCode;
 
@@ -32,7 +33,12 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            anstream::eprintln!("{}error:{} {error}", args::RED, args::RESET);
+            anstream::eprintln!(
+                "{}error:{} {}",
+                args::RED,
+                args::RESET,
+                text::plain(&error.to_string())
+            );
             ExitCode::FAILURE
         }
     }

@@ -10,17 +10,18 @@ use hunkwise::{Device, pipeline};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::{ConfigArgs, InputArgs};
+use crate::text::plain;
 
 /// Rows that could not be taken are listed up to this many; the rest are counted.
 const SHOWN_FLAGS: usize = 20;
 
 pub(crate) fn configure(input: &InputArgs, args: &ConfigArgs) -> Result<Config> {
-    rayon::ThreadPoolBuilder::new().num_threads(input.threads).build_global().map_err(|e| {
-        Error::Unavailable {
+    rayon::ThreadPoolBuilder::new().num_threads(input.threads.into()).build_global().map_err(
+        |e| Error::Unavailable {
             what: format!("a pool of {} threads", input.threads),
             reason: format!("{e}; give a smaller --threads"),
-        }
-    })?;
+        },
+    )?;
     args.resolve()
 }
 
@@ -48,10 +49,14 @@ pub(crate) fn credit(batch: &Batch, config: &Config, keep_roots: bool) -> Result
 /// Says on standard error which rows were not usable, and what was noted while reading.
 pub(crate) fn report_flagged(batch: &Batch) {
     for note in &batch.notes {
-        anstream::eprintln!("note: {note}");
+        anstream::eprintln!("note: {}", plain(note));
     }
     for flagged in batch.flagged.iter().take(SHOWN_FLAGS) {
-        anstream::eprintln!("flagged: {}: {}", flagged.place, flagged.reason);
+        anstream::eprintln!(
+            "flagged: {}: {}",
+            plain(&flagged.place.to_string()),
+            plain(&flagged.reason)
+        );
     }
     if batch.flagged.len() > SHOWN_FLAGS {
         let more = batch.flagged.len() - SHOWN_FLAGS;

@@ -4,10 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use comfy_table::{Table, presets};
 use hunkwise::error::{Error, Result};
 use hunkwise::pipeline::{Config, Grouping};
 use hunkwise::report::{Advantages, Diagnostics, Distribution};
+
+use crate::text::{self, count};
+
+/// Columns of the names.
+const NAME_WIDTH: usize = 19;
 
 pub(crate) fn print(
     d: &Diagnostics,
@@ -15,14 +19,13 @@ pub(crate) fn print(
     output: Option<&Path>,
     on_stdout: bool,
 ) -> Result<()> {
-    let mut text = table(d, config).to_string();
-    text.push('\n');
+    let mut text = table(d, config);
     for warning in warnings(d) {
         let _ = writeln!(text, "warning: {warning}");
     }
     match output {
         Some(path) if on_stdout => {
-            let _ = writeln!(text, "wrote {} rows to {}", d.n_sequences, path.display());
+            let _ = writeln!(text, "wrote {} to {}", count(d.n_sequences, "row"), path.display());
         }
         Some(_) => {}
         None => text.push_str("nothing written: give -o OUT for the advantages\n"),
@@ -35,21 +38,20 @@ pub(crate) fn print(
     written.map_err(|e| Error::io("standard output", e))
 }
 
-fn table(d: &Diagnostics, config: &Config) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+fn table(d: &Diagnostics, config: &Config) -> String {
+    let mut table = String::new();
     let mut row = |name: &str, value: String| {
-        table.add_row([name.to_string(), value]);
+        let _ = writeln!(table, "{name:NAME_WIDTH$}{}", text::wrap(&value, NAME_WIDTH));
     };
     row(
         "rollouts",
         format!(
-            "{} tasks, {} trajectories, {} turns in {} rows{}",
-            d.n_tasks,
-            d.n_trajectories,
-            d.n_turns,
-            d.n_sequences,
-            aside(&[(d.n_unscored, "unscored"), (d.n_single_tasks, "tasks of one")])
+            "{}, {}, {} in {}{}",
+            count(d.n_tasks, "task"),
+            trajectories(d.n_trajectories),
+            count(d.n_turns, "turn"),
+            count(d.n_sequences, "row"),
+            aside(&[(d.n_unscored, "unscored"), (d.n_single_tasks, "alone in their task")])
         ),
     );
     row(
@@ -59,36 +61,46 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
     if config.grouping != Grouping::None {
         row(
             "edits",
-            format!("{} in {} turns: {}", sum(&d.edits), d.n_turns_with_edits, counts(&d.edits)),
+            format!(
+                "{} in {}: {}",
+                count(sum(&d.edits), "edit"),
+                count(d.n_turns_with_edits, "turn"),
+                counts(&d.edits)
+            ),
         );
         row("root diffs", counts(&d.roots));
         if !d.flagged_edits.is_empty() {
-            row("flagged", counts(&d.flagged_edits));
+            row("edits flagged", counts(&d.flagged_edits));
         }
         if !d.skipped_edits.is_empty() {
-            row("skipped", counts(&d.skipped_edits));
+            row("edits skipped", counts(&d.skipped_edits));
         }
         row(
             "windows",
             format!(
-                "{} distinct, {} occurrences, {} eligible",
+                "{} distinct, {} occurrences, {} recur in two trajectories",
                 d.n_candidates, d.n_occurrences, d.n_eligible
             ),
         );
         row(
             "groups",
             format!(
-                "{} (picked {}, cut {}), size {}, lines {}, similarity {}{}",
+                "{} of {} picked, {} lost to the cut{}",
                 d.diff.counts.n_groups,
                 d.n_picked,
                 d.n_cut,
-                mean_max(&d.diff.size),
-                mean_max(&d.group_lines),
-                mean(&d.similarity),
                 fates(&d.diff)
             ),
         );
-        row("turn spread", mean_max(&d.turn_spread));
+        if d.diff.counts.n_groups > 0 {
+            row("  members", mean_max(&d.diff.size));
+            row("  lines", mean_max(&d.group_lines));
+            row(
+                "  similarity",
+                format!("mean {:.3} min {:.3}", d.similarity.mean, d.similarity.min),
+            );
+            row("  turn spread", mean_max(&d.turn_spread));
+        }
         row(
             "diff advantage",
             format!(
@@ -117,7 +129,7 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
     } else {
         row(
             "tokens",
-            "not in the dump: credit is per byte range (--tokenizer gives tokens)".to_string(),
+            "not in the dump; credit is per byte range (--tokenizer gives tokens)".to_string(),
         );
     }
     let stages: Vec<String> = d
@@ -134,9 +146,14 @@ fn table(d: &Diagnostics, config: &Config) -> Table {
 fn warnings(d: &Diagnostics) -> Vec<String> {
     let mut out = Vec::new();
     if d.n_flagged_rows > 0 {
+        out.push(format!("{}; the list is above", count(d.n_flagged_rows as u64, "input flaw")));
+    }
+    let n_not_finite =
+        d.episode.counts.n_not_finite + d.diff.counts.n_not_finite + d.step.counts.n_not_finite;
+    if n_not_finite > 0 {
         out.push(format!(
-            "{} input rows were not usable as they are; they are listed above",
-            d.n_flagged_rows
+            "{} left at 0, since a sum of rewards is beyond the range of numbers; scale the rewards down",
+            count(n_not_finite as u64, "advantage")
         ));
     }
     if d.n_tasks > 1 && d.n_single_tasks == d.n_tasks {
@@ -171,6 +188,10 @@ fn counts(counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(|(name, n)| format!("{n} {name}")).collect::<Vec<_>>().join(", ")
 }
 
+fn trajectories(n: u64) -> String {
+    format!("{n} trajector{}", if n == 1 { "y" } else { "ies" })
+}
+
 fn sum(counts: &BTreeMap<String, u64>) -> u64 {
     counts.values().sum()
 }
@@ -178,10 +199,6 @@ fn sum(counts: &BTreeMap<String, u64>) -> u64 {
 fn part(part: u64, whole: u64) -> String {
     let percent = if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 };
     format!("{part} of {whole} ({percent:.1} %)")
-}
-
-fn mean(d: &Distribution) -> String {
-    number(d.mean, d.n)
 }
 
 fn number(value: f64, n: u64) -> String {
