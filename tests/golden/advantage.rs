@@ -371,6 +371,11 @@ fn diff_without_a_comparison_is_zero_and_counted() {
     assert_eq!((all.values, all.n_no_outside), (vec![vec![0.0, 0.0]], 1));
     let alone = diff(&device, &[vec![0]], &scored(&[1.0, 0.0]), &[0, 1], &contrast).unwrap();
     assert_eq!((alone.values, alone.counts.n_singletons), (vec![vec![0.0]], 1));
+    assert_eq!(alone.counts.n_not_finite, 0);
+    // The mean of three times 0.1 is not 0.1 in f64, but there is nothing between equal returns.
+    let equal =
+        diff(&device, &[vec![0, 1, 2]], &scored(&[0.1; 4]), &[0, 1, 2, 3], &contrast).unwrap();
+    assert_eq!((equal.values, equal.counts.n_zero_spread), (vec![vec![0.0; 3]], 1));
     let unscored = [Some(1.0), None, Some(0.5)];
     let found = diff(&device, &[vec![0, 1]], &unscored, &[0, 1, 2], &contrast).unwrap();
     assert_eq!(found.values, [vec![0.0, 0.0]]);
