@@ -7,13 +7,13 @@
 /// matches iff `L >= least[m + n]`, with the rounding of the reference and of rapidfuzz. `least[0]` is 0: two empty
 /// sequences have similarity 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeastLcs {
+pub(crate) struct LeastLcs {
     least: Vec<u32>,
 }
 
 impl LeastLcs {
-    /// The table for sums up to `max_sum`. `eta` is in (0, 1].
-    pub fn new(eta: f64, max_sum: usize) -> Self {
+    /// The table for sums up to `max_sum`. `eta` is in [0, 1].
+    pub(crate) fn new(eta: f64, max_sum: usize) -> Self {
         let reaches = |l: u32, s: usize| 2.0 * f64::from(l) / s as f64 >= eta;
         let least = (0..=max_sum)
             .map(|s| {
@@ -35,27 +35,22 @@ impl LeastLcs {
 
     /// The least LCS that matches for two sequences whose lengths add up to `sum`.
     #[inline]
-    pub fn of(&self, sum: usize) -> u32 {
+    pub(crate) fn of(&self, sum: usize) -> u32 {
         self.least[sum]
-    }
-
-    /// The whole table, indexed by m + n.
-    pub fn as_slice(&self) -> &[u32] {
-        &self.least
     }
 }
 
 /// How a value becomes an advantage inside its group.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GroupForm {
+pub(crate) struct GroupForm {
     /// Divide the distance from the mean by `std + eps`.
-    pub divide: bool,
+    pub(crate) divide: bool,
     /// Measure from the mean of the other members instead of the mean of all.
-    pub leave_one_out: bool,
+    pub(crate) leave_one_out: bool,
     /// Added to the standard deviation, once.
-    pub eps: f64,
+    pub(crate) eps: f64,
     /// Degrees of freedom taken off in the variance.
-    pub ddof: u32,
+    pub(crate) ddof: u32,
 }
 
 /// What happened in the groups of one call. Nothing is 0 in silence: every advantage that is 0 for want of a
@@ -72,7 +67,7 @@ pub struct GroupCounts {
     pub n_zero_spread: usize,
     /// Members without a finite value (or of weight 0): outside all statistics, advantage 0.
     pub n_unscored: usize,
-    /// Scored members whose advantage cannot be said in f32 (values near the largest floats): advantage 0.
+    /// Scored members whose advantage is beyond f32, or whose group's spread is beyond f64: advantage 0.
     pub n_not_finite: usize,
 }
 
@@ -93,5 +88,27 @@ impl GroupCounts {
     /// rollout instead of by task, and every advantage is 0.
     pub fn all_singletons(&self) -> bool {
         self.n_groups > 1 && self.n_singletons == self.n_groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_the_f64_expression() {
+        for eta in [0.0, 1e-6, 0.1, 1.0 / 3.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.999, 1.0] {
+            let table = LeastLcs::new(eta, 400);
+            assert_eq!(table.of(0), 0);
+            for sum in 1..=400 {
+                for l in 0..=sum as u32 / 2 {
+                    let reaches = 2.0 * f64::from(l) / sum as f64 >= eta;
+                    assert_eq!(l >= table.of(sum), reaches, "eta {eta}, L {l} of {sum}");
+                }
+            }
+        }
+        // 0.8 of 10 tokens in all: 4 of 5. 0.9 of 20: 9 of 10.
+        assert_eq!((LeastLcs::new(0.8, 10).of(10), LeastLcs::new(0.9, 20).of(20)), (4, 9));
+        assert_eq!((LeastLcs::new(0.8, 11).of(11), LeastLcs::new(0.9, 21).of(21)), (5, 10));
     }
 }

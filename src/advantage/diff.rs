@@ -145,7 +145,9 @@ fn contrast(
                 Some(value) if comparable => {
                     // Leaving x out moves the mean by (mean - x)/(n - 1); this keeps the digits that sum - x loses.
                     let others = group.mean() + (group.mean() - value) / (group.n - 1) as f64;
-                    ((others - outside.mean()) / scale) as f32
+                    let distance = others - outside.mean();
+                    // Over a spread beyond f64 everything would be 0.
+                    if scale.is_finite() { (distance / scale) as f32 } else { f32::INFINITY }
                 }
                 _ => 0.0,
             };

@@ -130,7 +130,8 @@ pub fn whiten(values: &[f64], mask: &[bool], ddof: u8, eps: f64) -> Result<White
             continue;
         }
         let white = if scale_by_spread && equal { 0.0 } else { (values[i] - mean) / scale };
-        if white.is_finite() {
+        // Over a spread beyond f64 everything would be 0.
+        if white.is_finite() && scale.is_finite() {
             whitened[i] = white;
         } else {
             n_not_finite += 1;

@@ -75,8 +75,12 @@ impl SequenceCredit {
     /// [`Error::Shape`] when these are not the tokens that were projected onto.
     pub fn dense(&self, tokens: &Tokens) -> Result<Vec<f32>> {
         let n = tokens.mask.len();
-        let spans_end = self.token_spans.last().map_or(0, |span| span.tokens.end as usize);
-        if self.n_tokens.is_none_or(|projected| projected as usize != n) || spans_end > n {
+        let fits = |span: &TokenSpan| {
+            span.tokens.start <= span.tokens.end && span.tokens.end as usize <= n
+        };
+        if self.n_tokens.is_none_or(|projected| projected as usize != n)
+            || !self.token_spans.iter().all(fits)
+        {
             let projected =
                 self.n_tokens.map_or("none".to_string(), |projected| projected.to_string());
             let what = format!(

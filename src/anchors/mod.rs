@@ -1,5 +1,4 @@
 //! Anchors: which candidates become the centres of advantage groups.
-
 //!
 //! Every window that occurs in two trajectories may become an anchor. [`select`] takes the few that cover most:
 //! greedy facility location over code lines (or occurrences), each unit worth the best groupability that covers it,

@@ -53,7 +53,7 @@ pub struct Selection {
 /// the largest marginal gain, the lower index among equals, until no gain is left; then the cut makes groups of them.
 ///
 /// # Errors
-/// [`Error::Config`] for parameters out of range, or so small that a score is not finite; [`Error::Shape`] for
+/// [`Error::Config`] for parameters out of range, or so small that a gain could be infinite; [`Error::Shape`] for
 /// occurrences that do not fit the code; [`Error::Limit`] for more than 2^32 - 2 of them.
 pub fn select(
     device: &Device,
@@ -69,17 +69,19 @@ pub fn select(
     let eligible: Vec<u32> = (0..n_candidates as u32)
         .filter(|&candidate| cut::spans_trajectories(code, occurrences.of(candidate as usize)))
         .collect();
+    let n_most_units = (code.line_ids.len() + occurrences.items.len()) as f64;
     let mut scores = Vec::with_capacity(eligible.len());
     for &candidate in &eligible {
         let members = occurrences.of(candidate as usize);
         let score = groupability(config, cut::mean_lines(members), members.len());
-        if !score.is_finite() {
+        // A gain is at most one score for each unit, and F at most as much.
+        if !(score * n_most_units).is_finite() {
             let got = format!("{} (g0 {})", config.s0, config.g0);
             return Err(Error::Config {
                 op: "anchors",
                 name: "s0",
                 got,
-                expected: "large enough for a finite score",
+                expected: "large enough for finite scores and gains",
             });
         }
         scores.push(score);

@@ -39,6 +39,8 @@ pub fn group(
     for &(i, x, w) in &present {
         let advantage = match estimator {
             Estimator::Grpo if total <= f64::from(ddof) => 0.0,
+            // A spread beyond f64 would make everything 0, with a sign.
+            Estimator::Grpo if squares.is_infinite() => 0.0,
             Estimator::Grpo => (x - mean) / ((squares / (total - f64::from(ddof))).sqrt() + eps),
             Estimator::GrpoNoStd | Estimator::DrGrpo => x - mean,
             Estimator::Rloo => (x - mean) * (total / (total - w)),

@@ -26,9 +26,11 @@ pub struct SimilarityConfig {
     pub eta: f64,
     /// Weight w of the embedding part in `sim = (1-w)·lex + w·emb`, in [0, 1]; 0 uses the code tokens alone.
     pub embedding_weight: f64,
-    /// Dimension of the built-in hashed n-gram line vectors, at least 8.
+    /// Dimension of the built-in hashed n-gram line vectors, from 8 to 65536.
     pub embedding_dim: usize,
-    /// Most bytes the operation may hold beyond its input; more is an error, never a truncated result.
+    /// Most bytes for what grows faster than the input: tables of windows by turns, products of line vectors, lists of
+    /// pairs. Work that can be cut into passes is; the rest is an error, never a truncated result. Copies of the input
+    /// and the occurrences that are returned come on top.
     pub memory_limit: u64,
 }
 
@@ -44,7 +46,10 @@ impl Default for SimilarityConfig {
 }
 
 impl SimilarityConfig {
-    /// Fails if a number is outside its range.
+    /// Checks the ranges of all parameters.
+    ///
+    /// # Errors
+    /// [`Error::Config`] with the name of the first one that is out of its range.
     pub fn validate(&self) -> Result<()> {
         check_eta("similarity", self.eta)?;
         if !(0.0..=1.0).contains(&self.embedding_weight) {
@@ -100,6 +105,9 @@ pub struct Occurrences {
 
 impl Occurrences {
     /// Occurrences of one candidate.
+    ///
+    /// # Panics
+    /// If there is no such candidate, or the offsets do not fit the items, as with a slice.
     pub fn of(&self, candidate: usize) -> &[Occurrence] {
         &self.items[self.offsets[candidate]..self.offsets[candidate + 1]]
     }

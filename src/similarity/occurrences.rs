@@ -54,6 +54,9 @@ pub fn occurrences(
 }
 
 /// Occurrences of equal windows alone (hash equality, `grouping = exact`): the first place in each turn.
+///
+/// # Errors
+/// [`Error::Shape`] for arrays that do not fit one another; [`Error::Limit`] for more code than indices can count.
 pub fn exact_occurrences(code: &TaskCode, windows: &Windows) -> Result<Occurrences> {
     check_code(code)?;
     check_windows(code, windows)?;
@@ -75,7 +78,8 @@ pub fn exact_occurrences(code: &TaskCode, windows: &Windows) -> Result<Occurrenc
 /// two million pairs; [`occurrences`] needs none of it.
 ///
 /// # Errors
-/// As [`occurrences`]; [`Error::Limit`] also when the list outgrows `config.memory_limit`.
+/// As [`occurrences`]; [`Error::Limit`] also when the list outgrows `config.memory_limit`, which it shares with all
+/// edit types.
 pub fn matches(
     device: &Device,
     code: &TaskCode,
@@ -84,15 +88,13 @@ pub fn matches(
     config: &SimilarityConfig,
 ) -> Result<Vec<Match>> {
     let threshold = check(code, windows, embedding, config)?;
-    let mut result = vec![];
+    let mut result: Vec<Match> = vec![];
     for starts in starts_by_type(code, windows) {
+        let memory = config.memory_limit.saturating_sub(size_of_val(result.as_slice()) as u64);
         let rows = match device {
-            Device::Cpu(host) => cpu::matching_pairs(
-                host.simd(),
-                &starts.as_set(code),
-                threshold,
-                config.memory_limit,
-            )?,
+            Device::Cpu(host) => {
+                cpu::matching_pairs(host.simd(), &starts.as_set(code), threshold, memory)?
+            }
         };
         result.extend(rows.into_iter().map(|(a, b, lcs)| {
             let (a, b) = (starts.candidates[a as usize], starts.candidates[b as usize]);

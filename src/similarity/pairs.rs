@@ -40,7 +40,7 @@ impl Ragged<'_> {
 /// All pairs of items whose Indel similarity is at least `eta`, sorted by (a, b); equal items match too.
 ///
 /// The list form, for sequences that are not windows of one another: exact filters by length and by shared tokens, then
-/// a bit-parallel LCS. Memory: the result, and 132 bytes an item.
+/// a bit-parallel LCS. Memory: the result, a copy of the tokens, and 136 bytes an item.
 ///
 /// # Errors
 /// [`Error::Config`] for an `eta` outside (0, 1], [`Error::Shape`] for offsets that do not fit the tokens.

@@ -78,6 +78,9 @@ fn case_03_a_group_of_one_gets_zero_and_is_counted() {
         assert_eq!(found.counts.n_singletons, 1);
         assert!(found.values.iter().all(|a| a.is_finite()));
     }
+    // Two members and two degrees of freedom: no variance, and so no comparison.
+    let pair = one_group(&values[1..], Estimator::Grpo, 1e-6, 2);
+    assert_eq!((pair.counts.n_singletons, pair.counts.n_not_finite), (1, 0));
     let grpo =
         group_advantage(&Device::cpu(), &values, &[0, 1, 3], Estimator::Grpo, 1e-6, 1).unwrap();
     assert_near(&grpo.values, &[0.0, 0.7071058, -0.7071058], 1e-7);
@@ -152,6 +155,8 @@ fn case_09_groups_without_signal_are_dropped_whole_by_a_named_metric() {
     assert_near(&found.values[..1], &[-2.47487373], 1e-6);
     assert_near(&found.values[1..], &others, 1e-6);
     assert_eq!(keep(&[1.0, 0.99999994]), [false]);
+    // A spread of exactly the tolerance is none.
+    assert_eq!(keep_groups(&scored(&[0.0, 0.5]), &[0, 2], 0.5).unwrap(), [false]);
     // Groups without two scored members have no signal either.
     assert_eq!(
         keep_groups(&[None, Some(1.0), None], &[0, 0, 2, 3], 1e-6).unwrap(),
@@ -211,7 +216,8 @@ fn case_22_whitening_sees_the_mask_only() {
     for (f, e) in found.values.iter().zip(expected) {
         assert!((f - e).abs() < 1e-15);
     }
-    // One valid value: left as it is.
+    // One valid value: left as it is, whatever the degrees of freedom.
+    assert_eq!(whiten(&[4.0, 9.0], &[true, false], 0, 0.0).unwrap().values, [4.0, 0.0]);
     assert_eq!(whiten(&[4.0, 9.0], &[true, false], 1, 0.0).unwrap().values, [4.0, 0.0]);
     let odd = whiten(&[2.0, f64::NAN, 2.0], &[true, true, true], 1, 0.0).unwrap();
     assert_eq!((odd.values, odd.n_valid, odd.n_not_finite), (vec![0.0, 0.0, 0.0], 2, 1));
@@ -225,6 +231,32 @@ fn case_47_sums_have_one_order() {
     assert_eq!(first.values[1], (2.0f64 / 3.0) as f32);
     for _ in 0..100 {
         assert_eq!(one_group(&values, Estimator::GrpoNoStd, 0.0, 1), first);
+    }
+
+    // A million values in ten thousand groups of 1 to 199: the same bits from one thread and from two.
+    let mut state = 0u64;
+    let mut draw = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut offsets = vec![0];
+    for _ in 0..5_000 {
+        let size = 1 + draw() as usize % 199;
+        let last = offsets[offsets.len() - 1];
+        offsets.extend([last + size, last + 200]);
+    }
+    let values: Vec<Option<f64>> = (0..1_000_000).map(|_| Some(draw() as f64 / 1e6)).collect();
+    let with = |n_threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        let device = Device::cpu();
+        pool.install(|| group_advantage(&device, &values, &offsets, Estimator::Grpo, 1e-6, 1))
+            .unwrap()
+    };
+    let one = with(1);
+    assert_eq!(one.counts.n_groups, 10_000);
+    for _ in 0..3 {
+        assert_eq!(with(2), one);
     }
 }
 
@@ -241,6 +273,21 @@ fn values_beyond_f32_give_zero_and_are_counted() {
     let found = one_group(&scored(&[1e308, -1e308, 1e308, 1e308]), Estimator::GrpoNoStd, 0.0, 1);
     assert_eq!(found.values, [0.0; 4]);
     assert_eq!(found.counts.n_not_finite, 4);
+}
+
+/// The squares of 1e200 are beyond f64: dividing by an infinite spread would give 0 without a word.
+#[test]
+fn spreads_beyond_f64_give_zero_and_are_counted() {
+    let values = scored(&[1e200, -1e200, 0.0]);
+    let found = one_group(&values, Estimator::Grpo, 1e-6, 1);
+    assert_eq!((found.values, found.counts.n_not_finite), (vec![0.0; 3], 3));
+    let white = whiten(&[1e200, -1e200, 0.0], &[true; 3], 1, 0.0).unwrap();
+    assert_eq!((white.values, white.n_not_finite), (vec![0.0; 3], 3));
+    for form in [DiffForm::Within, DiffForm::Contrast] {
+        let config = AdvantageConfig { diff: form, diff_std: true, ..AdvantageConfig::default() };
+        let found = diff(&Device::cpu(), &[vec![0, 1]], &values, &[0, 1, 2], &config).unwrap();
+        assert_eq!((found.values, found.counts.n_not_finite), (vec![vec![0.0; 2]], 2), "{form:?}");
+    }
 }
 
 #[test]
@@ -324,6 +371,11 @@ fn diff_without_a_comparison_is_zero_and_counted() {
     assert_eq!((all.values, all.n_no_outside), (vec![vec![0.0, 0.0]], 1));
     let alone = diff(&device, &[vec![0]], &scored(&[1.0, 0.0]), &[0, 1], &contrast).unwrap();
     assert_eq!((alone.values, alone.counts.n_singletons), (vec![vec![0.0]], 1));
+    assert_eq!(alone.counts.n_not_finite, 0);
+    // The mean of three times 0.1 is not 0.1 in f64, but there is nothing between equal returns.
+    let equal =
+        diff(&device, &[vec![0, 1, 2]], &scored(&[0.1; 4]), &[0, 1, 2, 3], &contrast).unwrap();
+    assert_eq!((equal.values, equal.counts.n_zero_spread), (vec![vec![0.0; 3]], 1));
     let unscored = [Some(1.0), None, Some(0.5)];
     let found = diff(&device, &[vec![0, 1]], &unscored, &[0, 1, 2], &contrast).unwrap();
     assert_eq!(found.values, [vec![0.0, 0.0]]);

@@ -195,6 +195,10 @@ fn input_that_does_not_fit_is_refused() {
         select(&Device::cpu(), &code, &windows, &good, &tiny),
         Err(Error::Config { .. })
     ));
+    // Every score is finite, but four lines of them are not.
+    let sum = AnchorConfig { s0: 2e-308, g0: 1.0, ..tiny };
+    let found = select(&Device::cpu(), &code, &windows, &good, &sum);
+    assert!(matches!(found, Err(Error::Config { name: "s0", .. })), "{found:?}");
     let empty = TaskCode::default();
     let none = select(
         &Device::cpu(),

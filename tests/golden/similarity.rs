@@ -257,3 +257,126 @@ fn errors_say_what_is_wrong() {
         assert!(matches!(found, Err(Error::Shape { .. })), "{offsets:?}");
     }
 }
+
+/// Each pair of the list takes 12 bytes, three times while it grows.
+#[test]
+fn a_list_of_pairs_beyond_the_limit_is_an_error_with_its_length() {
+    let add = [
+        (0, Add, vec![vec![1, 2, 3, 4]]),
+        (1, Add, vec![vec![1, 2, 3, 4, 5]]),
+        (2, Add, vec![vec![1, 2, 3], vec![4, 5]]),
+    ];
+    let run = |roots: &[tasks::RootLines], memory_limit| {
+        let code = task(roots);
+        let windows = Windows::all(&code, 32).unwrap();
+        let config = SimilarityConfig { memory_limit, ..SimilarityConfig::default() };
+        matches(&Device::cpu(), &code, &windows, None, &config)
+            .map(|pairs| pairs.len())
+            .map_err(|e| e.to_string())
+    };
+    assert_eq!(run(&add, 4 * 36), Ok(4));
+    assert_eq!(
+        run(&add, 4 * 36 - 1).unwrap_err(),
+        "matches: the list of matching pairs (pairs) needs 4, the limit is 3; raise `memory_limit`, raise `eta`, or \
+         ask for the occurrences instead"
+    );
+    // What was found for one edit type (4 pairs of 12 bytes) counts against the next.
+    let delete = add.clone().map(|(turn, _, lines)| (turn, Delete, lines));
+    let both = [add, delete].concat();
+    assert_eq!(run(&both, 4 * 36 + 4 * 12), Ok(8));
+    assert!(run(&both, 4 * 36 + 4 * 12 - 1).unwrap_err().contains("needs 4, the limit is 3"));
+}
+
+/// Two lines in two turns: products of 2 x 2 lines (4 bytes), squares of 2 windows (8 bytes), sums for up to 4 windows
+/// over 3 bounds of lines (8 bytes), and then 1 window at a time with 2 cells (16 bytes).
+#[test]
+fn line_vectors_beyond_the_limit_are_an_error_with_their_bytes() {
+    let code = task(&[(0, Add, vec![vec![1]]), (1, Add, vec![vec![2]])]);
+    let windows = Windows::all(&code, 32).unwrap();
+    let vectors = LineVectors::new(8, vec![1; 16]).unwrap();
+    let products = 16 + 16 + 96;
+    let run = |memory_limit| {
+        let config =
+            SimilarityConfig { embedding_weight: 1.0, memory_limit, ..SimilarityConfig::default() };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        pool.install(|| occurrences(&Device::cpu(), &code, &windows, Some(&vectors), &config))
+            .map_err(|e| e.to_string())
+    };
+    let found = run(products + 32).unwrap();
+    assert_eq!(found.of(1), [occurrence(0, 0, 0, 1, 1.0), occurrence(1, 1, 0, 1, 1.0)]);
+    assert!(run(products + 31).unwrap_err().contains("needs 32, the limit is 31"));
+    assert!(run(products).unwrap_err().contains("needs 32, the limit is 0"));
+    let message = run(products - 1).unwrap_err();
+    assert!(message.contains("products of line vectors (bytes) needs 128, the limit is 127"));
+}
+
+/// The sums of products over all lines of the task go past i64, those over the lines of a root do not.
+#[test]
+fn sums_over_a_task_may_wrap() {
+    let n_lines = 1 << 13;
+    let all = vec![vec![1]; n_lines];
+    let mut roots: Vec<tasks::RootLines> = (0..130).map(|turn| (turn, Add, all.clone())).collect();
+    let mut other = all;
+    other[n_lines - 1] = vec![2];
+    roots.push((130, Add, other));
+    let code = task(&roots);
+    let windows = Windows::whole(&code).unwrap();
+    let vectors = LineVectors::new(65536, vec![-128; 2 * 65536]).unwrap();
+    let config = SimilarityConfig { embedding_weight: 0.5, ..SimilarityConfig::default() };
+    let found = occurrences(&Device::cpu(), &code, &windows, Some(&vectors), &config).unwrap();
+    // All but one of the tokens in common, and parallel vectors.
+    let similarity = 0.5 * (8191.0 / 8192.0) + 0.5;
+    assert_eq!(found.of(1).len(), 131);
+    assert_eq!(found.of(1)[0], occurrence(0, 0, 0, n_lines as u32, similarity));
+    // With roots of which one alone would go past it, the call is refused.
+    let large = task(&[(0, Add, vec![vec![1]; 1 << 17])]);
+    let vectors = LineVectors::new(65536, vec![1; 65536]).unwrap();
+    let windows = Windows::whole(&large).unwrap();
+    let found = occurrences(&Device::cpu(), &large, &windows, Some(&vectors), &config);
+    assert!(matches!(found, Err(Error::Limit { needed: 131_072, .. })), "{found:?}");
+}
+
+/// 2000 of 2500 tokens in common: 0.8 exactly, in patterns that go through strips.
+#[test]
+fn long_windows_match_at_exactly_eta() {
+    let line = |n_common: u32, other: u32| -> Vec<u32> {
+        (0..2500).map(|i| if i < n_common { i % 50 } else { other }).collect()
+    };
+    for (n_common, n_found) in [(2000, 2), (1999, 1)] {
+        let code = task(&[(0, Add, vec![line(n_common, 98)]), (1, Add, vec![line(n_common, 99)])]);
+        let windows = Windows::all(&code, 32).unwrap();
+        let config = SimilarityConfig::default();
+        let found = occurrences(&Device::cpu(), &code, &windows, None, &config).unwrap();
+        assert_eq!((found.of(0).len(), found.of(1).len()), (n_found, n_found));
+    }
+}
+
+/// `x … z` against `z x …`: the carry of `x` goes from the first strip through the second, which holds neither, to `z`
+/// in the third.
+#[test]
+fn carries_go_through_strips_without_the_token() {
+    let (x, z) = (1, 2);
+    let pattern = [vec![x], vec![3; 4200], vec![z], vec![4]].concat();
+    let text = [vec![z, x], vec![5; 5000]].concat();
+    assert_eq!(lcs(&pattern, &text), 1);
+}
+
+#[test]
+fn hashed_vectors_have_the_places_and_signs_of_their_hashes() {
+    // FNV-1a and splitmix64 of `t1`, `t2` and both, by another program: places 1357, 353, 1864; signs +, -, +.
+    let code = task(&[(0, Add, vec![vec![1, 2], vec![1; 200]])]);
+    let vectors = LineVectors::hashed(&code, 4096).unwrap();
+    let mut expected = vec![0i8; 4096];
+    (expected[1357], expected[353], expected[1864]) = (1, -1, 1);
+    assert_eq!(vectors.of(0), expected);
+    // 200 times `t1` is more than a signed byte holds.
+    assert_eq!(vectors.of(1)[1357], 127);
+}
+
+#[test]
+fn vectors_of_a_table_are_rounded_to_the_nearest() {
+    let code = task(&[(0, Add, vec![vec![1]])]);
+    let table = [4.0, 1.0, -1.0, -4.0, 0.0, 0.0, 0.0, 0.0];
+    let vectors = LineVectors::from_table(&code, 8, &table, |_| vec![0]).unwrap();
+    assert_eq!(vectors.of(0), [127, 32, -32, -127, 0, 0, 0, 0]);
+}

@@ -1,6 +1,6 @@
 //! Which tokens an occurrence owns: public bug cases and small texts worked out by hand.
 
-use hunkwise::advantage::{Cover, SequenceCredit, dense_ragged, project};
+use hunkwise::advantage::{Cover, SequenceCredit, TokenSpan, dense_ragged, project};
 use hunkwise::error::Place;
 use hunkwise::rollout::{Sequence, Tokens, Turn};
 use hunkwise::{Device, Error};
@@ -119,6 +119,16 @@ fn the_larger_score_has_the_byte() {
 }
 
 #[test]
+fn both_zeros_are_one_score() {
+    let text = sequence("abc", &[1, 2, 3]);
+    for (left, right) in [(0.0, -0.0), (-0.0, 0.0)] {
+        let covers = [cover(0..2, 0, 1.0, left), cover(1..3, 1, 2.0, right)];
+        let credit = project(&Device::cpu(), &text, 0.0, &covers, None).unwrap();
+        assert_eq!(spans(&credit), [(0..2, 1.0, Some(10)), (2..3, 2.0, Some(11))]);
+    }
+}
+
+#[test]
 fn mask_holes_split_spans_and_only_trained_tokens_have_credit() {
     let mut text = sequence("abcdef", &[1, 2, 3, 4, 5, 6, 6, 6]);
     text.tokens.as_mut().unwrap().mask = vec![true, true, false, true, true, true, true, false];
@@ -156,7 +166,16 @@ fn text_without_tokens_has_byte_spans() {
     let credit = project(&Device::cpu(), &text, 0.5, &[cover(1..2, 0, 1.0, 1.0)], None).unwrap();
     assert_eq!(credit.byte_spans[0].bytes, 1..2);
     assert!(credit.token_spans.is_empty());
-    assert!(credit.dense(&Tokens { byte_ends: vec![3], mask: vec![true] }).is_err());
+    let tokens = Tokens { byte_ends: vec![3], mask: vec![true] };
+    assert!(credit.dense(&tokens).is_err());
+    // Spans that someone else made.
+    let falling = std::ops::Range { start: 1, end: 0 };
+    for odd in [[1..2, 0..1], [5..7, 0..1], [falling, 0..1]] {
+        let token_spans =
+            odd.map(|tokens| TokenSpan { tokens, advantage: 1.0, anchor: None }).into();
+        let credit = SequenceCredit { n_tokens: Some(1), token_spans, ..SequenceCredit::default() };
+        assert!(matches!(credit.dense(&tokens), Err(Error::Shape { .. })));
+    }
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hunkwise::Device;
 use hunkwise::advantage::{
-    AdvantageConfig, Cover, DiffForm, Estimator, Returns, StepGroups, diff, group_advantage,
-    keep_groups, project, step, trajectory_score, turn_returns, whiten,
+    AdvantageConfig, Cover, DiffForm, Estimator, Over, Returns, StepGroups, TaskScores, diff,
+    episode, group_advantage, keep_groups, project, step, trajectory_score, turn_returns, whiten,
 };
 use hunkwise::error::Place;
 use hunkwise::rollout::{Sequence, Tokens, Trajectory, Turn};
@@ -195,5 +195,88 @@ proptest! {
         let mut turned = covers.clone();
         turned.reverse();
         prop_assert_eq!(project(&Device::cpu(), &sequence, 1.0, &turned, None).unwrap(), found);
+    }
+
+    #[test]
+    fn odd_groups_are_an_error_or_harmless(
+        returns in prop::collection::vec(wild(), 0..8),
+        groups in prop::collection::vec(prop::collection::vec(prop_oneof![8 => 0u32..8, 1 => any::<u32>()], 0..5), 0..5),
+        trajectories in prop::collection::vec(any::<u32>(), 0..8),
+        offsets in prop::collection::vec(0usize..9, 0..5),
+        weights in prop::collection::vec(any::<u32>(), 0..8),
+        estimator in 0usize..4, number in wild(), contrast in any::<bool>(), over_turns in any::<bool>(),
+    ) {
+        let device = Device::cpu();
+        let x = number.unwrap_or(0.5);
+        let config = AdvantageConfig {
+            episode: ESTIMATORS[estimator],
+            over: if over_turns { Over::Turns } else { Over::Trajectories },
+            diff: if contrast { DiffForm::Contrast } else { DiffForm::Within },
+            diff_std: over_turns,
+            step: if contrast { StepGroups::Similar } else { StepGroups::Exact },
+            ..AdvantageConfig::default()
+        };
+        for config in [
+            config.clone(),
+            AdvantageConfig { eps: x, ..config.clone() },
+            AdvantageConfig { gamma: x, lambda: x, ..config.clone() },
+            AdvantageConfig { step_eta: x, ..config },
+        ] {
+            if let Ok(found) = diff(&device, &groups, &returns, &trajectories, &config) {
+                prop_assert!(found.values.iter().flatten().all(|a| a.is_finite()));
+            }
+            let task = TaskScores { scores: returns.clone(), turns: weights.clone() };
+            if let Ok(found) = episode(&device, &[task], &config) {
+                prop_assert!(found.values[0].iter().all(|a| a.is_finite()));
+            }
+            let observations = vec![Some("a b"); trajectories.len()];
+            if let Ok(found) = step(&device, &observations, &returns, &config) {
+                prop_assert!(found.values.iter().all(|a| a.is_finite()));
+            }
+        }
+        let found = group_advantage(&device, &returns, &offsets, ESTIMATORS[estimator], x, 1);
+        let fits = offsets.is_sorted() && offsets.first().copied().unwrap_or(0) == 0
+            && offsets.last().copied().unwrap_or(0) == returns.len();
+        prop_assert_eq!(found.is_ok(), fits && x.is_finite() && x >= 0.0);
+        prop_assert_eq!(keep_groups(&returns, &offsets, x).is_ok(), fits);
+    }
+
+    #[test]
+    fn odd_sequences_are_an_error_or_harmless(
+        n_bytes in 0usize..20,
+        ends in prop::option::of(prop::collection::vec(prop_oneof![8 => 0u32..22, 1 => any::<u32>()], 0..8)),
+        mend in any::<bool>(),
+        n_mask in 0usize..9,
+        covers in prop::collection::vec((0usize..23, 0usize..23, 0u32..3, wild(), 0u8..3), 0..5),
+        turns in prop::collection::vec((0usize..23, 0usize..23), 0..3),
+        steps in prop::option::of(prop::collection::vec(wild(), 0..3)),
+        episode in wild(),
+    ) {
+        let tokens = ends.map(|mut byte_ends| {
+            if mend {
+                byte_ends.iter_mut().for_each(|end| *end = (*end).min(n_bytes as u32));
+                byte_ends.push(n_bytes as u32);
+                byte_ends.sort_unstable();
+            }
+            let n_mask = if mend { byte_ends.len() } else { n_mask };
+            Tokens { byte_ends, mask: vec![true; n_mask] }
+        });
+        let covers: Vec<Cover> = covers.iter().map(|&(start, end, member, x, score)| Cover {
+            bytes: start..end, member, advantage: x.unwrap_or(1.0) as f32, anchor: member, score: f64::from(score),
+        }).collect();
+        let turns =
+            turns.iter().map(|&(start, end)| Turn { bytes: start..end, reward: None, observation: None }).collect();
+        let sequence = Sequence {
+            text: vec![b'x'; n_bytes], tokens: tokens.clone(), turns, first_turn: 0, place: Place::default(),
+        };
+        let steps: Option<Vec<f32>> =
+            steps.map(|steps| steps.iter().map(|step| step.unwrap_or(0.5) as f32).collect());
+        let episode = episode.unwrap_or(0.0) as f32;
+        if let Ok(found) = project(&Device::cpu(), &sequence, episode, &covers, steps.as_deref()) {
+            prop_assert!(found.byte_spans.iter().all(|span| span.bytes.end <= n_bytes && !span.bytes.is_empty()));
+            if let Some(tokens) = &tokens {
+                prop_assert!(found.dense(tokens).unwrap().iter().all(|a| a.is_finite()));
+            }
+        }
     }
 }

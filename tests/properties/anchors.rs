@@ -1,7 +1,7 @@
 //! What holds for every selection: the greedy guarantee, disjoint groups, independence of threads.
 
 use hunkwise::Device;
-use hunkwise::anchors::{AnchorConfig, Selection, Unit, groupability, select};
+use hunkwise::anchors::{AnchorConfig, Groupability, Selection, Unit, groupability, select};
 use hunkwise::code::{Root, Span, TaskCode, Windows};
 use hunkwise::edits::EditType;
 use hunkwise::similarity::{Occurrence, Occurrences};
@@ -145,5 +145,51 @@ proptest! {
         let (one, two) = (with(1), with(2));
         prop_assert_eq!(one.gain.to_bits(), two.gain.to_bits());
         prop_assert_eq!(one, two);
+    }
+
+    #[test]
+    fn odd_input_is_an_error_or_harmless(
+        table in table(12, 4),
+        which in 0usize..8,
+        at in any::<usize>(),
+        value in prop_oneof![0u32..12, Just(u32::MAX), any::<u32>()],
+        scale in prop_oneof![Just(8.0), Just(0.0), Just(-1.0), Just(f64::NAN), Just(1e-300), Just(1e300)],
+        form in 0usize..4,
+        by_occurrence in any::<bool>(),
+        max_anchors in prop_oneof![Just(64), Just(0), Just(usize::MAX)],
+    ) {
+        let mut code = code(4, 6);
+        let windows = Windows::all(&code, 32).unwrap();
+        let mut occurrences = occurrences(&table, windows.len(), 6);
+        let n_items = occurrences.items.len();
+        let mut item = |change: &dyn Fn(&mut Occurrence)| {
+            if n_items > 0 {
+                change(&mut occurrences.items[at % n_items]);
+            }
+        };
+        match which {
+            0 => item(&|item| item.turn = value),
+            1 => item(&|item| item.span.root = value),
+            2 => item(&|item| item.span.start = value),
+            3 => item(&|item| item.span.len = value),
+            4 => {
+                let n = occurrences.offsets.len();
+                occurrences.offsets[at % n] = value as usize;
+            }
+            5 => {
+                let n = code.root_lines.len();
+                code.root_lines[at % n] = value;
+            }
+            6 => code.turn_trajectory.truncate(value as usize),
+            _ => code.roots.truncate(value as usize),
+        }
+        let forms =
+            [Groupability::Exponential, Groupability::Additive, Groupability::Log, Groupability::Linear];
+        let unit = if by_occurrence { Unit::Occurrence } else { Unit::Line };
+        let config = AnchorConfig { groupability: forms[form], s0: scale, g0: scale, max_anchors, unit };
+        if let Ok(found) = select(&Device::cpu(), &code, &windows, &occurrences, &config) {
+            prop_assert!(found.gain.is_finite());
+            prop_assert!(found.anchors.iter().all(|anchor| anchor.score.is_finite() && anchor.members.len() > 1));
+        }
     }
 }

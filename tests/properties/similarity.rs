@@ -5,7 +5,7 @@ mod tasks;
 
 use hunkwise::Device;
 use hunkwise::code::{TaskCode, Windows};
-use hunkwise::params::LeastLcs;
+use hunkwise::edits::EditType;
 use hunkwise::reference::similarity as reference;
 use hunkwise::similarity::{
     LineVectors, Ragged, SimilarityConfig, exact_occurrences, indel_similarity, lcs, matches,
@@ -54,15 +54,6 @@ proptest! {
         prop_assert_eq!(similarity == 1.0, a == b);
         prop_assert_eq!(indel_similarity(&a, &a), 1.0);
         prop_assert_eq!(similarity, reference::indel_similarity(&a, &b));
-    }
-
-    #[test]
-    fn the_integer_threshold_is_the_f64_expression(eta in 1e-6f64..=1.0, m in 0usize..300, n in 0usize..300) {
-        let least = LeastLcs::new(eta, m + n).of(m + n);
-        for l in 0..=m.min(n) as u32 {
-            let reaches = m + n == 0 || 2.0 * f64::from(l) / (m + n) as f64 >= eta;
-            prop_assert_eq!(l >= least, reaches, "L {}", l);
-        }
     }
 
     #[test]
@@ -173,6 +164,58 @@ proptest! {
             prop_assert!(found.is_err() || found.unwrap().len() == windows.len());
         }
         let _ = exact_occurrences(&broken, &windows);
+    }
+
+    #[test]
+    fn windows_of_another_task_are_an_error_or_harmless(
+        code in any_task(),
+        other in any_task(),
+        max_lines in 0u32..5,
+        swap_types in any::<bool>(),
+    ) {
+        let build = |code| {
+            if max_lines == 0 { Windows::whole(code) } else { Windows::all(code, max_lines) }
+        };
+        let mut twin = code.clone();
+        // A task of the same shape whose lines are all equal, and one with other types.
+        twin.line_ids.fill(0);
+        if swap_types {
+            for root in &mut twin.roots {
+                root.edit_type = EditType::Delete;
+            }
+        }
+        let device = Device::cpu();
+        for windows in [build(&other).unwrap(), build(&twin).unwrap()] {
+            for embedding_weight in [0.0, 0.5] {
+                let vectors = LineVectors::hashed(&code, 8).unwrap();
+                let config = SimilarityConfig { embedding_weight, ..SimilarityConfig::default() };
+                let found = occurrences(&device, &code, &windows, Some(&vectors), &config);
+                prop_assert!(found.is_err() || found.unwrap().len() == windows.len());
+                let _ = matches(&device, &code, &windows, Some(&vectors), &config);
+            }
+            let _ = exact_occurrences(&code, &windows);
+        }
+    }
+
+    #[test]
+    fn lists_with_any_offsets_are_an_error_or_harmless(
+        tokens in vec(prop_oneof![0u32..5, any::<u32>()], 0..60),
+        mut offsets in vec(prop_oneof![8 => 0u32..61, 1 => any::<u32>()], 0..8),
+        mend in any::<bool>(),
+        eta in prop_oneof![Just(f64::NAN), Just(0.0), Just(1.0), -1.0f64..2.0],
+    ) {
+        if mend {
+            offsets.iter_mut().for_each(|offset| *offset = (*offset).min(tokens.len() as u32));
+            offsets.push(0);
+            offsets.push(tokens.len() as u32);
+            offsets.sort_unstable();
+        }
+        let items = Ragged { tokens: &tokens, offsets: &offsets };
+        let found = pair_similarity(&Device::cpu(), items, eta);
+        prop_assert_eq!(found.is_ok(), mend && eta > 0.0 && eta <= 1.0 || {
+            offsets.first() == Some(&0) && offsets.is_sorted() && offsets.last() == Some(&(tokens.len() as u32))
+                && eta > 0.0 && eta <= 1.0
+        });
     }
 
     #[test]

@@ -10,11 +10,11 @@ use rayon::prelude::*;
 /// Ranges of units of all candidates: candidate `c` covers the units `start..end` of each of
 /// `ranges[offsets[c]..offsets[c + 1]]`. Ranges of one candidate are disjoint.
 #[derive(Debug, Clone, Copy)]
-pub struct UnitRanges<'a> {
+pub(crate) struct UnitRanges<'a> {
     /// One more than candidates.
-    pub offsets: &'a [usize],
+    pub(crate) offsets: &'a [usize],
     /// Start and end of each range, in units.
-    pub ranges: &'a [(u32, u32)],
+    pub(crate) ranges: &'a [(u32, u32)],
 }
 
 impl UnitRanges<'_> {
@@ -25,7 +25,7 @@ impl UnitRanges<'_> {
 
 /// Gains of all candidates. `gs` has one entry per candidate, `best` one per unit. Parallel over candidates; a
 /// candidate is summed by one thread.
-pub fn gains(units: UnitRanges<'_>, gs: &[f64], best: &[f64]) -> Vec<f64> {
+pub(crate) fn gains(units: UnitRanges<'_>, gs: &[f64], best: &[f64]) -> Vec<f64> {
     (0..gs.len())
         .into_par_iter()
         .with_min_len(64)
@@ -34,7 +34,7 @@ pub fn gains(units: UnitRanges<'_>, gs: &[f64], best: &[f64]) -> Vec<f64> {
 }
 
 /// Gain of one candidate.
-pub fn gain(units: UnitRanges<'_>, gs: &[f64], best: &[f64], candidate: usize) -> f64 {
+pub(crate) fn gain(units: UnitRanges<'_>, gs: &[f64], best: &[f64], candidate: usize) -> f64 {
     let score = gs[candidate];
     let mut sum = 0.0;
     for &(start, end) in units.of(candidate) {
@@ -50,7 +50,12 @@ pub fn gain(units: UnitRanges<'_>, gs: &[f64], best: &[f64], candidate: usize) -
 }
 
 /// Raises `best` by a pick; returns how many units had no cover before.
-pub fn cover(units: UnitRanges<'_>, score: f64, best: &mut [f64], candidate: usize) -> usize {
+pub(crate) fn cover(
+    units: UnitRanges<'_>,
+    score: f64,
+    best: &mut [f64],
+    candidate: usize,
+) -> usize {
     let mut n_new = 0;
     for &(start, end) in units.of(candidate) {
         for covered in &mut best[start as usize..end as usize] {

@@ -1,9 +1,9 @@
 //! The host: rayon over blocks, SIMD sets chosen at run time, and a scalar fallback that gives the same results.
 
-pub mod anchor_gain;
-pub mod pair_similarity;
-pub mod token_advantage;
-pub mod window_similarity;
+pub(crate) mod anchor_gain;
+pub(crate) mod pair_similarity;
+pub(crate) mod token_advantage;
+pub(crate) mod window_similarity;
 
 /// A set of SIMD instructions; the widest one present is chosen at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -11,7 +11,7 @@ pub mod window_similarity;
 pub enum Simd {
     /// Plain Rust, on every architecture.
     Scalar,
-    /// x86-64 with AVX2, BMI1, BMI2 and POPCNT.
+    /// x86-64 with AVX2.
     Avx2,
 }
 
@@ -19,11 +19,7 @@ impl Simd {
     /// The widest set that this processor has.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2")
-            && is_x86_feature_detected!("popcnt")
-        {
+        if is_x86_feature_detected!("avx2") {
             return Simd::Avx2;
         }
         Simd::Scalar

@@ -8,14 +8,14 @@ use rayon::prelude::*;
 use crate::params::{GroupCounts, GroupForm};
 
 /// No owner, in the result of [`owners`].
-pub const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Advantages of the members of each segment `offsets[g]..offsets[g + 1]`, into `out` (as long as `values`).
 ///
 /// With weights w, W = sum w, mean = sum w·x / W and d = x - mean: the advantage is d; or d·W/(W - w), which is the
 /// distance from the mean of the others; or d / (sqrt(sum w·d² / (W - ddof)) + eps). A value that is `None` or not
 /// finite, or of weight 0, is in no sum and gets 0. `weights` of `None` is 1 for each.
-pub fn segments(
+pub(crate) fn segments(
     values: &[Option<f64>],
     weights: Option<&[u32]>,
     offsets: &[usize],
@@ -97,7 +97,8 @@ fn segment(
             advantage /= scale;
         }
         let advantage = advantage as f32;
-        if advantage.is_finite() {
+        // Over a spread beyond f64 everything would be 0.
+        if advantage.is_finite() && scale.is_finite() {
             out[i] = advantage;
         } else {
             counts.n_not_finite += 1;
@@ -108,13 +109,13 @@ fn segment(
 
 /// A run of bytes and the number of the member that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub(crate) struct Piece {
     /// First byte.
-    pub start: usize,
+    pub(crate) start: usize,
     /// One past the last byte.
-    pub end: usize,
+    pub(crate) end: usize,
     /// Owner, below the number of members.
-    pub member: u32,
+    pub(crate) member: u32,
 }
 
 /// Owner of each token: the member with the most bytes in it, the lowest number among equals, [`NONE`] where no piece
@@ -123,7 +124,7 @@ pub struct Piece {
 ///
 /// O(tokens + pieces): a piece is met again only by the token in which it goes on. Most tokens meet at most one piece
 /// and need no counting.
-pub fn owners(byte_ends: &[u32], pieces: &[Piece], n_members: usize) -> Vec<u32> {
+pub(crate) fn owners(byte_ends: &[u32], pieces: &[Piece], n_members: usize) -> Vec<u32> {
     let mut bytes_of = vec![0usize; n_members];
     let mut touched: Vec<u32> = Vec::new();
     let mut next = 0;

@@ -31,7 +31,7 @@ use rayon::prelude::*;
 use super::Simd;
 use crate::error::{Error, Result};
 use best::BestTable;
-use judge::{Blended, Judge, Lexical, Prefilter};
+use judge::{Blended, Judge, Lexical};
 use lanes::{Kernel, N_LANES};
 use limits::Limits;
 use walk::Walker;
@@ -113,7 +113,8 @@ struct Prepared {
 }
 
 impl Prepared {
-    fn new(set: &WindowSet<'_>, prefilter: Prefilter) -> Self {
+    /// `lexical_eta` is what the lexical similarity of every match reaches.
+    fn new(set: &WindowSet<'_>, lexical_eta: f64) -> Self {
         let mut line_of_id = vec![0; set.n_line_ids];
         for (line, &id) in set.line_ids.iter().enumerate().rev() {
             line_of_id[id as usize] = line as u32;
@@ -132,7 +133,7 @@ impl Prepared {
             line_of_id,
             row_tokens,
             row_start,
-            limits: Limits::new(prefilter.eta, longest as usize),
+            limits: Limits::new(lexical_eta, longest as usize),
         }
     }
 }
@@ -205,11 +206,11 @@ fn best_with<J: Judge>(
     memory: u64,
     mut sink: impl FnMut(usize, &[BestPlace]),
 ) -> Result<()> {
-    let prepared = Prepared::new(set, judge.prefilter());
+    let prepared = Prepared::new(set, judge.lexical_eta());
     let mut first = 0;
     while first < set.starts.len() {
         let block = BestTable::<J::Score>::block(set, first, memory)?;
-        let table = BestTable::new(set, &prepared, judge, block.clone());
+        let table = BestTable::<J::Score>::new(set, &prepared, block.clone());
         walk_block(simd, set, &prepared, judge, &block, |hits| table.update(set, &prepared, hits));
         table.drain(set, &mut sink);
         first = block.end;
@@ -223,7 +224,7 @@ fn pairs_with<J: Judge>(
     judge: &J,
     memory: u64,
 ) -> Result<Vec<(u32, u32, u32)>> {
-    let prepared = Prepared::new(set, judge.prefilter());
+    let prepared = Prepared::new(set, judge.lexical_eta());
     let pairs = Mutex::new(vec![]);
     let n_pairs = AtomicU64::new(0);
     // A growing vector holds up to twice its content, and three times while it moves.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use super::judge::{Judge, Score};
+use super::judge::Score;
 use super::{BestPlace, Hit, Prepared, WindowSet};
 use crate::error::{Error, Result};
 
@@ -62,12 +62,7 @@ impl<S: Score> BestTable<S> {
     }
 
     /// A table in which every row knows itself.
-    pub(super) fn new<J: Judge<Score = S>>(
-        set: &WindowSet<'_>,
-        prepared: &Prepared,
-        _: &J,
-        block: Range<usize>,
-    ) -> Self {
+    pub(super) fn new(set: &WindowSet<'_>, prepared: &Prepared, block: Range<usize>) -> Self {
         let n_turns = set.n_turns;
         let cells_of = |start: usize| {
             let rows = set.rows_of(start);

@@ -6,15 +6,9 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::WindowSet;
 use super::lanes::N_LANES;
+use super::{Prepared, WindowSet};
 use crate::error::{Error, Result};
-
-/// Lexical bound that every match satisfies: its similarity on tokens is at least `eta`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Prefilter {
-    pub(super) eta: f64,
-}
 
 /// A similarity that orders exactly.
 pub(super) trait Score: Debug + Copy + Send + Sync {
@@ -26,16 +20,17 @@ pub(super) trait Score: Debug + Copy + Send + Sync {
     fn value(self) -> f64;
 }
 
-/// Decides which pairs match, beyond the prefilter.
+/// Decides which pairs match, beyond the lexical bound.
 pub(super) trait Judge: Sync {
     type Score: Score;
     type State<'a>: JudgeState<Score = Self::Score>
     where
         Self: 'a;
 
-    fn prefilter(&self) -> Prefilter;
+    /// A bound from 0 to 1 that the lexical similarity of every match reaches.
+    fn lexical_eta(&self) -> f64;
     /// Working state of one thread.
-    fn state<'a>(&'a self, set: &'a WindowSet<'a>) -> Self::State<'a>;
+    fn state<'a>(&'a self, set: &'a WindowSet<'a>, prepared: &'a Prepared) -> Self::State<'a>;
 }
 
 /// A judge at work in one thread.
@@ -45,7 +40,7 @@ pub(super) trait JudgeState {
     /// From now on `a` in [`JudgeState::score`] is one of these rows.
     fn begin(&mut self, rows: Range<usize>);
     /// The similarity of rows `a` and `b`, distinct, if they match; `sum` is the sum of their token counts. The pair
-    /// has passed the prefilter.
+    /// has passed the lexical bound.
     fn score(&mut self, a: usize, b: usize, lcs: u32, sum: u32) -> Option<Self::Score>;
 }
 
@@ -75,7 +70,7 @@ fn lexical(lcs: u32, sum: u32) -> f64 {
     if sum == 0 { 1.0 } else { 2.0 * f64::from(lcs) / f64::from(sum) }
 }
 
-/// Token similarity alone: the prefilter decides.
+/// Token similarity alone: the lexical bound decides.
 #[derive(Debug)]
 pub(super) struct Lexical {
     pub(super) eta: f64,
@@ -85,11 +80,11 @@ impl Judge for Lexical {
     type Score = Ratio;
     type State<'a> = LexicalState;
 
-    fn prefilter(&self) -> Prefilter {
-        Prefilter { eta: self.eta }
+    fn lexical_eta(&self) -> f64 {
+        self.eta
     }
 
-    fn state<'a>(&'a self, _: &'a WindowSet<'a>) -> LexicalState {
+    fn state<'a>(&'a self, _: &'a WindowSet<'a>, _: &'a Prepared) -> LexicalState {
         LexicalState
     }
 }
@@ -144,7 +139,6 @@ pub(super) struct Blended {
     n_line_ids: usize,
     /// Squared length of the vector of each row.
     row_norms: Vec<i64>,
-    row_start: Vec<u32>,
     bytes: u64,
 }
 
@@ -170,9 +164,7 @@ impl Blended {
             .saturating_mul(n_line_ids as u64)
             .saturating_mul(size_of::<i32>() as u64)
             .saturating_add(image_bytes.saturating_mul(rayon::current_num_threads() as u64))
-            .saturating_add(
-                set.row_lines.len() as u64 * (size_of::<i64>() + size_of::<u32>()) as u64,
-            );
+            .saturating_add(set.row_lines.len() as u64 * size_of::<i64>() as u64);
         if needed > memory {
             return Err(Error::Limit {
                 op: "window_similarity",
@@ -194,10 +186,7 @@ impl Blended {
             .into_par_iter()
             .flat_map_iter(|start| norms_of_rows(set, vectors, start))
             .collect();
-        let row_start = (0..set.starts.len())
-            .flat_map(|start| set.rows_of(start).map(move |_| start as u32))
-            .collect();
-        Ok(Blended { weight, eta, gram, n_line_ids, row_norms, row_start, bytes: needed })
+        Ok(Blended { weight, eta, gram, n_line_ids, row_norms, bytes: needed })
     }
 
     /// Bytes that it takes, those of all threads included.
@@ -230,17 +219,17 @@ impl Judge for Blended {
     type Score = Blend;
     type State<'a> = BlendedState<'a>;
 
-    fn prefilter(&self) -> Prefilter {
+    fn lexical_eta(&self) -> f64 {
         // emb is at most 1, so a match has lex >= (eta - w) / (1 - w).
         let lexical_part = self.eta - self.weight - SLACK;
         if lexical_part <= 0.0 || self.weight >= 1.0 {
-            return Prefilter { eta: 0.0 };
+            return 0.0;
         }
-        Prefilter { eta: (lexical_part / (1.0 - self.weight)).min(1.0) }
+        (lexical_part / (1.0 - self.weight)).min(1.0)
     }
 
-    fn state<'a>(&'a self, set: &'a WindowSet<'a>) -> BlendedState<'a> {
-        BlendedState { judge: self, set, rows: 0..0, image: vec![], ready: false }
+    fn state<'a>(&'a self, set: &'a WindowSet<'a>, prepared: &'a Prepared) -> BlendedState<'a> {
+        BlendedState { judge: self, set, prepared, rows: 0..0, image: vec![], ready: false }
     }
 }
 
@@ -249,6 +238,7 @@ impl Judge for Blended {
 pub(super) struct BlendedState<'a> {
     judge: &'a Blended,
     set: &'a WindowSet<'a>,
+    prepared: &'a Prepared,
     rows: Range<usize>,
     /// For each row of the group, its product with the sum of all lines before each line: rows x (N + 1).
     image: Vec<i64>,
@@ -265,8 +255,8 @@ impl BlendedState<'_> {
         let mut start = u32::MAX;
         let mut n_lines = 0;
         for row in self.rows.clone() {
-            if self.judge.row_start[row] != start {
-                start = self.judge.row_start[row];
+            if self.prepared.row_start[row] != start {
+                start = self.prepared.row_start[row];
                 n_lines = 0;
                 products.fill(0);
             }
@@ -279,10 +269,11 @@ impl BlendedState<'_> {
                 }
                 n_lines += 1;
             }
-            let mut total = 0;
+            // The sum over the whole task may go past i64; the difference of two, a run of one root, does not.
+            let mut total = 0i64;
             self.image.push(0);
             for &id in self.set.line_ids {
-                total += products[id as usize];
+                total = total.wrapping_add(products[id as usize]);
                 self.image.push(total);
             }
         }
@@ -304,8 +295,8 @@ impl JudgeState for BlendedState<'_> {
         }
         let n_sums = self.set.line_ids.len() + 1;
         let sums = &self.image[(a - self.rows.start) * n_sums..][..n_sums];
-        let first = self.set.starts[self.judge.row_start[b] as usize].first_line as usize;
-        let dot = sums[first + self.set.row_lines[b] as usize] - sums[first];
+        let first = self.set.starts[self.prepared.row_start[b] as usize].first_line as usize;
+        let dot = sums[first + self.set.row_lines[b] as usize].wrapping_sub(sums[first]);
         let emb = cosine(dot, self.judge.row_norms[a], self.judge.row_norms[b]);
         let weight = self.judge.weight;
         let similarity = (1.0 - weight) * lexical(lcs, sum) + weight * emb;

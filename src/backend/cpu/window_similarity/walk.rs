@@ -46,7 +46,7 @@ impl<'a, J: Judge + 'a> Walker<'a, J> {
             set,
             prepared,
             kernel,
-            judge: judge.state(set),
+            judge: judge.state(set, prepared),
             patterns: Patterns::default(),
             kept: vec![],
             n_kept: most_shared.min(MAX_KEPT),
