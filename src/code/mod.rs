@@ -17,7 +17,7 @@ mod validate;
 pub mod windows;
 
 pub use build::TaskCodeBuilder;
-pub use windows::{Start, Windows};
+pub use windows::Windows;
 
 use crate::edits::EditType;
 

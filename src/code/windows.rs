@@ -29,23 +29,6 @@ pub struct Windows {
     whole: Vec<u32>,
     /// First line of each root, and its end.
     root_lines: Vec<u32>,
-    starts: Vec<Start>,
-}
-
-/// A distinct start: what follows a line, up to `max_lines` lines of its root.
-///
-/// All windows of up to `max_lines` lines are prefixes of starts, and each distinct one is a prefix longer than
-/// `common` of exactly one of [`Windows::starts`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Start {
-    /// Root of its first place.
-    pub root: u32,
-    /// Line within that root.
-    pub start: u32,
-    /// Lines that follow, itself included: `max_lines`, or fewer at the end of the root.
-    pub len: u32,
-    /// Lines it has in common with the start before it in this order; below `len`, and 0 where a new edit type begins.
-    pub common: u32,
 }
 
 const EDIT_TYPES: [EditType; 3] = [EditType::Add, EditType::Delete, EditType::Overwrite];
@@ -131,18 +114,10 @@ impl Windows {
         self.candidates.get(at as usize).copied()
     }
 
-    /// The distinct starts, ordered by edit type and then by their line ids (lexicographically, a prefix first); empty
-    /// when there are only whole roots. The candidates of up to `max_lines` lines are their prefixes of `common + 1` to
-    /// `len` lines, each once.
-    pub fn starts(&self) -> &[Start] {
-        &self.starts
-    }
-
     fn build(code: &TaskCode, max_lines: u32) -> Result<Windows> {
         let line_windows = count_windows(code, max_lines)?;
         let n_short = line_windows.last().copied().unwrap_or(0) as usize;
-        let (mut candidates, starts, n_nodes) =
-            short_nodes(code, max_lines, &line_windows, n_short);
+        let (mut candidates, n_nodes) = short_nodes(code, max_lines, &line_windows, n_short);
         let (mut whole, n_nodes) =
             whole_nodes(code, max_lines, &candidates, &line_windows, n_nodes);
 
@@ -212,7 +187,6 @@ impl Windows {
             line_windows,
             whole,
             root_lines: code.root_lines.clone(),
-            starts,
         })
     }
 }
@@ -245,23 +219,20 @@ fn count_windows(code: &TaskCode, max_lines: u32) -> Result<Vec<u32>> {
     Ok(offsets)
 }
 
-/// The node of each window of up to `max_lines` lines (indexed like `Windows::candidates`), the distinct starts, and the
-/// number of nodes.
+/// The node of each window of up to `max_lines` lines (indexed like `Windows::candidates`), and the number of
+/// nodes.
 fn short_nodes(
     code: &TaskCode,
     max_lines: u32,
     line_windows: &[u32],
     n_short: usize,
-) -> (Vec<u32>, Vec<Start>, usize) {
+) -> (Vec<u32>, usize) {
     if max_lines == 0 {
-        return (Vec::new(), Vec::new(), 0);
+        return (Vec::new(), 0);
     }
     let mut order = Vec::with_capacity(code.n_lines());
     for (root_idx, root) in code.roots.iter().enumerate() {
-        order.extend(
-            code.lines_of(root_idx as u32)
-                .map(|line| (root.edit_type, line as u32, root_idx as u32)),
-        );
+        order.extend(code.lines_of(root_idx as u32).map(|line| (root.edit_type, line as u32)));
     }
     let suffix = |line: u32| {
         let line = line as usize;
@@ -274,12 +245,11 @@ fn short_nodes(
     });
 
     let mut nodes = vec![0; n_short];
-    let mut starts = Vec::new();
     // Nodes on the path to the current start, by length.
     let mut path: Vec<u32> = Vec::new();
     let mut n_nodes = 0;
     let mut previous: Option<(EditType, &[u32])> = None;
-    for &(edit_type, line, root) in &order {
+    for &(edit_type, line) in &order {
         let lines = suffix(line);
         let common = match previous {
             Some((t, before)) if t == edit_type => {
@@ -287,10 +257,6 @@ fn short_nodes(
             }
             _ => 0,
         };
-        if common < lines.len() {
-            let start = line - code.root_lines[root as usize];
-            starts.push(Start { root, start, len: lines.len() as u32, common: common as u32 });
-        }
         path.truncate(common);
         for _ in common..lines.len() {
             path.push(n_nodes);
@@ -300,7 +266,7 @@ fn short_nodes(
         nodes[first..first + lines.len()].copy_from_slice(&path);
         previous = Some((edit_type, lines));
     }
-    (nodes, starts, n_nodes as usize)
+    (nodes, n_nodes as usize)
 }
 
 /// The node of each root as a whole, and the number of nodes then. Roots of more than `max_lines` lines get new ones.

@@ -2,7 +2,7 @@
 
 use hunkwise::code::lexer::{self, Lexed};
 use hunkwise::code::syntax::syntax_of;
-use hunkwise::code::{Root, Span, Start, TaskCode, TaskCodeBuilder, Windows};
+use hunkwise::code::{Root, Span, TaskCode, TaskCodeBuilder, Windows};
 use hunkwise::edits::{EditType, Format, RootDiff, SourceLine};
 use hunkwise::error::Error;
 
@@ -298,7 +298,7 @@ fn empty_task() {
     code.validate().unwrap();
     for windows in [Windows::all(&code, 32).unwrap(), Windows::whole(&code).unwrap()] {
         assert!(windows.is_empty());
-        assert_eq!((windows.len(), windows.n_places(), windows.starts().len()), (0, 0, 0));
+        assert_eq!((windows.len(), windows.n_places()), (0, 0));
         assert_eq!(windows.candidate_of(Span { root: 0, start: 0, len: 1 }), None);
     }
     // The default has no ends at all, and still no windows.
@@ -358,18 +358,6 @@ fn windows_of_up_to_two_lines_and_whole_roots() {
     ] {
         assert_eq!(windows.candidate_of(none), None, "{none:?}");
     }
-    // a, ab, ba, bab cut at two lines: ab, b, ba; then the deletions ab, b.
-    assert_eq!(
-        windows.starts(),
-        [
-            Start { root: 3, start: 1, len: 1, common: 0 },
-            Start { root: 1, start: 0, len: 2, common: 1 },
-            Start { root: 1, start: 3, len: 1, common: 0 },
-            Start { root: 1, start: 1, len: 2, common: 1 },
-            Start { root: 0, start: 0, len: 2, common: 0 },
-            Start { root: 0, start: 1, len: 1, common: 0 },
-        ]
-    );
 }
 
 #[test]
@@ -384,7 +372,6 @@ fn whole_roots_only() {
     assert_eq!(windows.max_lines(), 0);
     assert_eq!(windows.candidate_of(span(1, 0, 3)), Some(0));
     assert_eq!(windows.candidate_of(span(1, 0, 1)), None);
-    assert!(windows.starts().is_empty());
 }
 
 #[test]
