@@ -226,6 +226,36 @@ pub(super) fn mask_of_turns(byte_ends: &[u32], turns: &[Turn]) -> Vec<bool> {
         .collect()
 }
 
+/// The turns of a row that names none but has a mask: each run of trained bytes. The first has the observation, the
+/// last the reward. Without a trained byte, or with a mask that does not fit, the whole text is the turn.
+pub(super) fn turns_of_mask(
+    text: &[u8],
+    byte_ends: &[u32],
+    mask: &[bool],
+    reward: Option<f64>,
+    observation: Option<String>,
+) -> Vec<Turn> {
+    let mut turns: Vec<Turn> = Vec::new();
+    let mut start = 0;
+    for (&end, &trained) in byte_ends.iter().zip(mask) {
+        let end = end as usize;
+        if trained && start < end {
+            match turns.last_mut() {
+                Some(turn) if turn.bytes.end == start => turn.bytes.end = end,
+                _ => turns.push(Turn { bytes: start..end, reward: None, observation: None }),
+            }
+        }
+        start = end;
+    }
+    if turns.is_empty() || byte_ends.len() != mask.len() {
+        return whole_turn(text, reward, observation);
+    }
+    turns[0].observation = observation;
+    let last = turns.len() - 1;
+    turns[last].reward = reward;
+    turns
+}
+
 /// One turn that is the whole text.
 pub(super) fn whole_turn(
     text: &[u8],

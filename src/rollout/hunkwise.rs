@@ -1,6 +1,6 @@
 //! hunkwise's own JSON lines: one sequence a row. Every field is in `docs/formats.md`.
 
-use super::fields::{self, Context, Flaw, mask_of_turns, required, whole_turn};
+use super::fields::{self, Context, Flaw, mask_of_turns, required, turns_of_mask, whole_turn};
 use super::format::{DumpFormat, Format};
 use super::ids::required_tokenizer;
 use super::json::{Json, Object};
@@ -44,8 +44,9 @@ fn read(mut object: Object, context: &mut Context<'_>) -> Result<Row, Flaw> {
     let trajectory = fields::key(&mut object, "trajectory")?;
     let order = fields::count("turn", object.take("turn"))?;
     let mask = fields::mask("mask", object.take("mask"))?;
-    let Spelled { text, byte_ends, n_tokens, respelled } = spell(&mut object, context)?;
-    let turns = turns(&mut object, &text, respelled, context)?;
+    let spelled = spell(&mut object, context)?;
+    let turns = turns(&mut object, &spelled, mask.as_deref(), context)?;
+    let Spelled { text, byte_ends, n_tokens, .. } = spelled;
     let outcome = object.take("outcome");
     let outcome = context.reward("outcome", outcome);
 
@@ -163,24 +164,29 @@ fn spell(object: &mut Object, context: &mut Context<'_>) -> Result<Spelled, Flaw
     }
 }
 
-/// The turns of the row: those of the field `turns`, else the whole text as one.
+/// The turns of the row: those of the field `turns`, else the runs of the mask, else the whole text as one.
 fn turns(
     object: &mut Object,
-    text: &[u8],
-    respelled: bool,
+    spelled: &Spelled,
+    mask: Option<&[bool]>,
     context: &mut Context<'_>,
 ) -> Result<Vec<Turn>, Flaw> {
     let reward = object.take("reward");
     let observation = fields::text(object, "observation")?;
     let Some(list) = object.take("turns") else {
         let reward = context.reward("reward", reward);
-        return Ok(whole_turn(text, reward, observation));
+        return Ok(match (&spelled.byte_ends, mask) {
+            (Some(byte_ends), Some(mask)) => {
+                turns_of_mask(&spelled.text, byte_ends, mask, reward, observation)
+            }
+            _ => whole_turn(&spelled.text, reward, observation),
+        });
     };
     if reward.is_some() || observation.is_some() {
         let field = if reward.is_some() { "reward" } else { "observation" };
         return Err(Flaw::new(field, "stands beside `turns`; it belongs into them"));
     }
-    if respelled {
+    if spelled.respelled {
         return Err(Flaw::new(
             "turns",
             "are bytes of a text in which U+FFFD stands for cut bytes; give `text_base64` with the exact bytes, or no text",

@@ -216,24 +216,25 @@ fn show_lists_tasks_and_names_an_unknown_one() {
 }
 
 #[test]
-fn help_names_every_parameter() {
+fn help_and_the_page_on_the_method_name_every_parameter() {
     let help = text(&hunkwise(&["credit", "--help"]).stdout);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/method.md");
+    let page = std::fs::read_to_string(page).unwrap();
     let config = toml::Value::try_from(hunkwise::Config::default()).unwrap();
     let toml::Value::Table(config) = config else { panic!("a table") };
-    for (key, value) in config {
+    let mut keys = Vec::new();
+    for (name, value) in config {
         match value {
             toml::Value::Table(section) => {
-                for key in section.keys() {
-                    assert!(
-                        help.contains(&format!("--{}", key.replace('_', "-"))),
-                        "no flag for {key}"
-                    );
-                }
+                keys.extend(section.keys().map(|key| (key.clone(), format!("`{name}.{key}`"))));
             }
-            _ => {
-                assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}")
-            }
+            _ => keys.push((name.clone(), format!("`{name}`"))),
         }
+    }
+    assert!(keys.len() > 20);
+    for (key, full) in keys {
+        assert!(help.contains(&format!("--{}", key.replace('_', "-"))), "no flag for {key}");
+        assert!(page.contains(&full), "docs/method.md does not name {full}");
     }
 }
 

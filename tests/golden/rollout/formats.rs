@@ -34,6 +34,27 @@ fn hunkwise_lines() {
 }
 
 #[test]
+fn turns_of_a_row_that_names_none_are_the_runs_of_its_mask() {
+    // Tool output "TT" between two answers, an empty trained token inside the first, padding at the end.
+    let line = r#"{"task":"t","text":"aabTTccP","token_ends":[2,2,3,5,7,8],"mask":[1,1,1,0,1,0],"reward":0.5,"observation":"go"}"#;
+    let batch = read_from(line.as_bytes(), "x.jsonl", &ReadOptions::default()).unwrap();
+    assert_eq!(batch.flagged, []);
+    let sequence = &batch.tasks[0].trajectories[0].sequences[0];
+    assert_eq!(
+        sequence.turns,
+        [
+            Turn { bytes: 0..3, reward: None, observation: Some("go".into()) },
+            Turn { bytes: 5..7, reward: Some(0.5), observation: None },
+        ]
+    );
+    // Nothing trained: the row is kept whole, for comparison.
+    let line = r#"{"task":"t","text":"ab","token_ends":[1,2],"mask":[0,0],"reward":0.5}"#;
+    let batch = read_from(line.as_bytes(), "x.jsonl", &ReadOptions::default()).unwrap();
+    let turns = &batch.tasks[0].trajectories[0].sequences[0].turns;
+    assert_eq!(turns[..], [Turn { bytes: 0..2, reward: Some(0.5), observation: None }]);
+}
+
+#[test]
 fn verl_with_uid_has_several_rows_a_trajectory() {
     let batch = file("verl.jsonl", &ReadOptions::default());
     assert_eq!(ids(&batch), [("7/9f3c-aa", vec!["0", "1"])]);
