@@ -72,7 +72,7 @@ pub(crate) fn pair_similarity_of_a_list(criterion: &mut Criterion) {
         (tokens, offsets)
     };
     let run = |(tokens, offsets): &(Vec<u32>, Vec<u32>)| {
-        pair_similarity(&device, Ragged { tokens, offsets }, 0.8).expect("valid input")
+        pair_similarity(&device, Ragged { tokens, offsets }, 0.8, 1 << 30).expect("valid input")
     };
 
     let (tokens, offsets) = list(&program(1, 4, 12));

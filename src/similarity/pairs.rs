@@ -43,13 +43,21 @@ impl Ragged<'_> {
 /// a bit-parallel LCS. Memory: the result, a copy of the tokens, and 136 bytes an item.
 ///
 /// # Errors
-/// [`Error::Config`] for an `eta` outside (0, 1], [`Error::Shape`] for offsets that do not fit the tokens.
-pub fn pair_similarity(device: &Device, items: Ragged<'_>, eta: f64) -> Result<Vec<Match>> {
+/// [`Error::Config`] for an `eta` outside (0, 1], [`Error::Shape`] for offsets that do not fit the tokens,
+/// [`Error::Limit`] when the pairs take more than `memory_limit` bytes.
+pub fn pair_similarity(
+    device: &Device,
+    items: Ragged<'_>,
+    eta: f64,
+    memory_limit: u64,
+) -> Result<Vec<Match>> {
     check_eta("pair_similarity", eta)?;
     items.check()?;
     let (tokens, n_symbols) = intern(items.tokens);
     let pairs = match device {
-        Device::Cpu(_) => cpu::matching_pairs(&tokens, items.offsets, n_symbols, eta),
+        Device::Cpu(_) => {
+            cpu::matching_pairs(&tokens, items.offsets, n_symbols, eta, memory_limit)?
+        }
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())
 }

@@ -51,7 +51,8 @@ fn case_43_no_popularity_heuristic_and_symmetric() {
     assert_eq!(indel_similarity(&letters("diet"), &letters("tide")), 0.5);
     assert_eq!(indel_similarity(&[], &[]), 1.0);
     let found =
-        pair_similarity(&Device::cpu(), Ragged { tokens: &[], offsets: &[0, 0, 0] }, 1.0).unwrap();
+        pair_similarity(&Device::cpu(), Ragged { tokens: &[], offsets: &[0, 0, 0] }, 1.0, 1 << 20)
+            .unwrap();
     assert_eq!(found, [Match { a: 0, b: 1, lcs: 0 }]);
 }
 
@@ -67,7 +68,7 @@ fn case_44_large_repetitive_lists_in_little_time() {
     let tokens = [&a[..], &b, &a].concat();
     let items = Ragged { tokens: &tokens, offsets: &[0, 20_000, 40_001, 60_001] };
     let begun = Instant::now();
-    let found = pair_similarity(&Device::cpu(), items, 0.8).unwrap();
+    let found = pair_similarity(&Device::cpu(), items, 0.8, 1 << 20).unwrap();
     assert_eq!(found, [Match { a: 0, b: 2, lcs: 20_000 }]);
     assert!(begun.elapsed() < Duration::from_secs(2), "took {:?}", begun.elapsed());
 }
@@ -253,7 +254,7 @@ fn errors_say_what_is_wrong() {
     let found = occurrences(&device, &task(&[]), &windows, None, &SimilarityConfig::default());
     assert!(matches!(found, Err(Error::Shape { .. })));
     for offsets in [&[][..], &[1, 2], &[0, 2, 1], &[0, 1]] {
-        let found = pair_similarity(&device, Ragged { tokens: &[1, 2], offsets }, 0.8);
+        let found = pair_similarity(&device, Ragged { tokens: &[1, 2], offsets }, 0.8, 1 << 30);
         assert!(matches!(found, Err(Error::Shape { .. })), "{offsets:?}");
     }
 }
@@ -379,4 +380,18 @@ fn vectors_of_a_table_are_rounded_to_the_nearest() {
     let table = [4.0, 1.0, -1.0, -4.0, 0.0, 0.0, 0.0, 0.0];
     let vectors = LineVectors::from_table(&code, 8, &table, |_| vec![0]).unwrap();
     assert_eq!(vectors.of(0), [127, 32, -32, -127, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_list_with_more_pairs_than_memory_allows_is_an_error_with_the_count() {
+    // 100 equal items: 4950 pairs of 12 bytes, each held twice.
+    let tokens = [7; 100];
+    let offsets: Vec<u32> = (0..=100).collect();
+    let items = Ragged { tokens: &tokens, offsets: &offsets };
+    let enough = 4950 * 2 * 12;
+    assert_eq!(pair_similarity(&Device::cpu(), items, 1.0, enough).unwrap().len(), 4950);
+    match pair_similarity(&Device::cpu(), items, 1.0, enough - 1) {
+        Err(Error::Limit { op: "pair_similarity", needed: 4950, limit: 4949, .. }) => {}
+        other => panic!("{other:?}"),
+    }
 }

@@ -243,7 +243,7 @@ fn lists_of_sequences() {
         let tokens = items.concat();
         everywhere(|device| {
             let items = Ragged { tokens: &tokens, offsets: &offsets };
-            let found = pair_similarity(device, items, eta).unwrap();
+            let found = pair_similarity(device, items, eta, 1 << 30).unwrap();
             let found: Vec<_> = found.into_iter().map(|m| (m.a, m.b, m.lcs)).collect();
             assert_eq!(found, expected);
         });
@@ -276,7 +276,12 @@ fn lists_of_long_and_repetitive_sequences() {
             }
         }
     }
-    let found = pair_similarity(&Device::cpu(), Ragged { tokens: &tokens, offsets: &offsets }, eta)
-        .unwrap();
+    let found = pair_similarity(
+        &Device::cpu(),
+        Ragged { tokens: &tokens, offsets: &offsets },
+        eta,
+        1 << 30,
+    )
+    .unwrap();
     assert_eq!(found.into_iter().map(|m| (m.a, m.b, m.lcs)).collect::<Vec<_>>(), expected);
 }

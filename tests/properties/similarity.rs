@@ -120,7 +120,7 @@ proptest! {
             tokens.extend_from_slice(code.tokens_of(windows.first(candidate as u32)));
             offsets.push(tokens.len() as u32);
         }
-        let mut by_list = pair_similarity(&device, Ragged { tokens: &tokens, offsets: &offsets }, eta).unwrap();
+        let mut by_list = pair_similarity(&device, Ragged { tokens: &tokens, offsets: &offsets }, eta, 1 << 30).unwrap();
         let type_of = |c: u32| code.roots[windows.first(c).root as usize].edit_type;
         by_list.retain(|pair| type_of(pair.a) == type_of(pair.b));
         prop_assert_eq!(by_windows, by_list);
@@ -211,7 +211,7 @@ proptest! {
             offsets.sort_unstable();
         }
         let items = Ragged { tokens: &tokens, offsets: &offsets };
-        let found = pair_similarity(&Device::cpu(), items, eta);
+        let found = pair_similarity(&Device::cpu(), items, eta, 1 << 30);
         prop_assert_eq!(found.is_ok(), mend && eta > 0.0 && eta <= 1.0 || {
             offsets.first() == Some(&0) && offsets.is_sorted() && offsets.last() == Some(&(tokens.len() as u32))
                 && eta > 0.0 && eta <= 1.0

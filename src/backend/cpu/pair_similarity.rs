@@ -6,9 +6,12 @@
 
 pub(crate) mod strips;
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use rayon::prelude::*;
 
 use super::window_similarity::limits::Limits;
+use crate::error::{Error, Result};
 use strips::StripLcs;
 
 /// Bins of a histogram: the 64 most frequent symbols have one each, the others share the rest.
@@ -22,7 +25,7 @@ struct Bag {
     excess: u32,
 }
 
-/// All pairs a < b of items that match, as (a, b, LCS), sorted.
+/// All pairs a < b of items that match, as (a, b, LCS), sorted; in at most `memory` bytes.
 ///
 /// Item `i` has the tokens `offsets[i]..offsets[i + 1]`, each below `n_symbols`.
 pub(crate) fn matching_pairs(
@@ -30,7 +33,11 @@ pub(crate) fn matching_pairs(
     offsets: &[u32],
     n_symbols: usize,
     eta: f64,
-) -> Vec<(u32, u32, u32)> {
+    memory: u64,
+) -> Result<Vec<(u32, u32, u32)>> {
+    let n_pairs = AtomicU64::new(0);
+    // Each pair stands in the list of its item, and once more in the list of all.
+    let limit = memory / (2 * size_of::<(u32, u32, u32)>() as u64);
     let n_items = offsets.len().saturating_sub(1);
     let item = |i: u32| &tokens[offsets[i as usize] as usize..offsets[i as usize + 1] as usize];
     let mut order: Vec<u32> = (0..n_items as u32).collect();
@@ -66,7 +73,8 @@ pub(crate) fn matching_pairs(
                     } else {
                         strips.lcs(a, b)
                     };
-                    if lcs >= least {
+                    // Past the limit they are only counted, so that the error can say how many there are.
+                    if lcs >= least && n_pairs.fetch_add(1, Relaxed) < limit {
                         found.push((order[at].min(other), order[at].max(other), lcs));
                     }
                 }
@@ -75,8 +83,18 @@ pub(crate) fn matching_pairs(
         )
         .flatten_iter()
         .collect();
+    let n_pairs = n_pairs.into_inner();
+    if n_pairs > limit {
+        return Err(Error::Limit {
+            op: "pair_similarity",
+            what: "the list of matching pairs (pairs)",
+            needed: n_pairs,
+            limit,
+            advice: "raise `memory_limit` or `eta`, or drop equal items",
+        });
+    }
     pairs.par_sort_unstable();
-    pairs
+    Ok(pairs)
 }
 
 fn bins_by_frequency(tokens: &[u32], n_symbols: usize) -> Vec<u8> {
