@@ -201,13 +201,19 @@ fn without(lines: &[SourceLine], shared: &[bool]) -> Vec<SourceLine> {
     lines.iter().zip(shared).filter(|(_, shared)| !**shared).map(|(line, _)| line.clone()).collect()
 }
 
+/// Path and edit type: what a re-emission must agree in.
+type Key = (String, EditType);
+
+/// A root's text and what stands around it.
+type Emitted = (Vec<u8>, Rc<[u8]>);
+
 /// Finds re-emissions in one turn.
 #[derive(Default)]
 struct Gate {
-    /// By path and type, the roots of this turn.
-    turn: FxHashMap<(String, EditType), FxHashSet<Vec<u8>>>,
-    /// By path and type, the last root of the edits so far with its place.
-    last: FxHashMap<(String, EditType), (Vec<u8>, Rc<[u8]>)>,
+    /// The roots of this turn.
+    turn: FxHashMap<Key, FxHashSet<Vec<u8>>>,
+    /// The last root of the edits so far.
+    last: FxHashMap<Key, Emitted>,
 }
 
 impl Gate {
