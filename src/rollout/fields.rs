@@ -227,7 +227,7 @@ pub(super) fn mask_of_turns(byte_ends: &[u32], turns: &[Turn]) -> Vec<bool> {
 }
 
 /// The turns of a row that names none but has a mask: each run of trained bytes. The first has the observation, the
-/// last the reward. Without a trained byte, or with a mask that does not fit, the whole text is the turn.
+/// last the reward. Without a trained byte, or with tokens that do not fit the text, the whole text is the turn.
 pub(super) fn turns_of_mask(
     text: &[u8],
     byte_ends: &[u32],
@@ -235,6 +235,12 @@ pub(super) fn turns_of_mask(
     reward: Option<f64>,
     observation: Option<String>,
 ) -> Vec<Turn> {
+    let fits = byte_ends.len() == mask.len()
+        && byte_ends.is_sorted()
+        && byte_ends.last().is_none_or(|&end| end as usize <= text.len());
+    if !fits {
+        return whole_turn(text, reward, observation);
+    }
     let mut turns: Vec<Turn> = Vec::new();
     let mut start = 0;
     for (&end, &trained) in byte_ends.iter().zip(mask) {
@@ -247,7 +253,7 @@ pub(super) fn turns_of_mask(
         }
         start = end;
     }
-    if turns.is_empty() || byte_ends.len() != mask.len() {
+    if turns.is_empty() {
         return whole_turn(text, reward, observation);
     }
     turns[0].observation = observation;
