@@ -56,7 +56,7 @@ pub struct MethodCost {
     pub overhead_seconds: f64,
     /// `overhead_seconds` by [`Profile::step_seconds`].
     pub step_share: Option<f64>,
-    /// Peak of resident memory in bytes above what was resident before the run, tasks one at a time.
+    /// Peak of resident memory in bytes above what was resident before, of the task that needs most.
     pub peak_bytes: Option<u64>,
     /// Groups of the diff advantage.
     pub n_diff_groups: u64,

@@ -27,8 +27,10 @@ pub struct Shape {
     pub n_lines: u32,
 }
 
-/// Most lines of all turns together: about 3 GB of text and tokens.
+/// Most lines of all turns together: some 4 GB of text and tokens.
 const MOST_LINES: u64 = 50_000_000;
+/// A turn without any line takes as much as this many lines.
+const LINES_OF_A_TURN: u32 = 16;
 /// Bytes of a token.
 const TOKEN_BYTES: usize = 4;
 /// Tests of every task.
@@ -38,17 +40,19 @@ impl Shape {
     /// Checks that no number is 0 and that the batch can be held.
     ///
     /// # Errors
-    /// [`Error::Config`] for a number that is 0, [`Error::Limit`] for more than 50 million lines in all.
+    /// [`Error::Config`] for a number that is 0, [`Error::Limit`] for more than 50 million lines in all, each turn
+    /// counted as 16 more.
     pub fn validate(self) -> Result<()> {
         let sizes = [self.n_tasks, self.n_rollouts, self.n_turns, self.n_lines];
         if sizes.contains(&0) {
             return Err(shape_error(sizes.map(|size| size.to_string()).join("x")));
         }
-        let n_lines = sizes.iter().fold(1u64, |all, &size| all.saturating_mul(size.into()));
+        let n_lines = u64::from(self.n_lines) + u64::from(LINES_OF_A_TURN);
+        let n_lines = sizes[..3].iter().fold(n_lines, |all, &size| all.saturating_mul(size.into()));
         if n_lines > MOST_LINES {
             return Err(Error::Limit {
                 op: "synthetic",
-                what: "lines of all turns",
+                what: "lines of all turns, each turn counted as 16 more,",
                 needed: n_lines,
                 limit: MOST_LINES,
                 advice: "ask for fewer tasks, rollouts, turns or lines",

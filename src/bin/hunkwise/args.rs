@@ -42,6 +42,8 @@ pub(crate) enum Command {
     /// Draw the rollouts of a task: each diff with its lines coloured by credit, and the groups.
     Show(ShowArgs),
     /// Measure what the credit costs beside GRPO's: time and memory of each stage, for GRPO, GiGPO and each grouping.
+    ///
+    /// Each method sets `--grouping` and `--step` itself; all other parameters are as given.
     Profile(ProfileArgs),
 }
 

@@ -5,7 +5,7 @@ mod memory;
 mod table;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use hunkwise::advantage::StepGroups;
@@ -65,16 +65,17 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<usize> {
             let (got, expected) = (name.clone(), "grpo, gigpo, exact, whole or windows");
             Error::Config { op: "profile", name: "memory_of", got, expected }
         })?;
-        memory::print_peaks(&batch, &method.config(&config))?;
+        memory::print_peaks(batch, &method.config(&config))?;
         return Ok(0);
     }
     session::report_flagged(&batch);
 
-    let grown = if args.growth { growth::batches(&batch, args)? } else { Vec::new() };
-    let n_runs = (1 + grown.len()) * METHODS.len() * usize::from(args.repeat);
+    let plans = if args.growth { growth::plan(&batch, args) } else { Vec::new() };
+    let n_runs = METHODS.len() + plans.iter().map(growth::Plan::n_runs).sum::<usize>();
+    let n_runs = n_runs * usize::from(args.repeat);
     let bar = session::bar(n_runs as u64, "timing  {bar:30} {pos}/{len} runs {eta}");
     let mut profile = costs(&batch, &config, args, &bar)?;
-    profile.growth = growth::measure(&grown, &config, args.repeat.into(), &bar)?;
+    profile.growth = growth::measure(&plans, &batch, &profile.methods, &config, args, &bar)?;
     bar.finish_and_clear();
 
     if let Some(path) = &args.trace {
@@ -178,14 +179,11 @@ fn trace(batch: &Batch, config: &Config) -> Result<(Vec<TraceSlice>, f64)> {
     let started = Instant::now();
     let mut slices = Vec::new();
     for (method_idx, method) in METHODS.iter().enumerate() {
-        let laps = Mutex::new(Vec::new());
-        let on_stage = |lap: StageLap| match laps.lock() {
-            Ok(mut laps) => laps.push(lap),
-            Err(poisoned) => poisoned.into_inner().push(lap),
-        };
+        let laps: Mutex<Vec<StageLap>> = Mutex::new(Vec::new());
+        let on_stage = |lap| laps.lock().unwrap_or_else(PoisonError::into_inner).push(lap);
         let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
         pipeline::credit_with(&Device::cpu(), batch, &method.config(config), extras)?;
-        let laps = laps.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let laps = laps.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (task_idx, task) in batch.tasks.iter().enumerate() {
             let laps: Vec<&StageLap> = laps.iter().filter(|lap| lap.task == task_idx).collect();
             let Some(began) = laps.iter().map(|lap| lap.began).min() else { continue };

@@ -2,7 +2,7 @@
 
 use hunkwise::error::Result;
 use hunkwise::pipeline::Config;
-use hunkwise::report::Growth;
+use hunkwise::report::{Growth, MethodCost};
 use hunkwise::rollout::{self, Batch, Shape, Task};
 use indicatif::ProgressBar;
 
@@ -12,61 +12,88 @@ use crate::args::ProfileArgs;
 /// Sizes are these parts of the whole, from an eighth on.
 const DIVISORS: [u32; 4] = [8, 4, 2, 1];
 
-/// A batch that is smaller along one axis.
-pub(super) struct Grown {
-    axis: &'static str,
-    size: u64,
-    batch: Batch,
+/// What is made smaller.
+#[derive(Clone, Copy)]
+enum Axis {
+    Rollouts,
+    Lines(Shape),
+    Tasks,
 }
 
-/// Smaller batches along each axis, each size once, the whole last. An axis on which there are not two sizes is left
-/// out, and so are the lines of files.
-pub(super) fn batches(batch: &Batch, args: &ProfileArgs) -> Result<Vec<Grown>> {
-    let mut all = Vec::new();
-    let most = batch.tasks.iter().map(|task| task.trajectories.len()).max().unwrap_or(0);
-    for size in sizes(most as u32) {
-        let tasks = batch.tasks.iter().map(|task| {
+/// An axis and its sizes, the whole last.
+pub(super) struct Plan {
+    axis: Axis,
+    sizes: Vec<u32>,
+}
+
+impl Plan {
+    /// Runs of the smaller sizes, one of each method.
+    pub(super) fn n_runs(&self) -> usize {
+        (self.sizes.len() - 1) * METHODS.len()
+    }
+}
+
+/// The axes on which there are two sizes or more; the lines of files cannot be fewer.
+pub(super) fn plan(batch: &Batch, args: &ProfileArgs) -> Vec<Plan> {
+    let mut plans = vec![(Axis::Rollouts, most_rollouts(batch) as u32)];
+    plans.extend(args.synthetic.map(|shape| (Axis::Lines(shape), shape.n_lines)));
+    plans.push((Axis::Tasks, batch.tasks.len() as u32));
+    let plans = plans.into_iter().map(|(axis, whole)| Plan { axis, sizes: sizes(whole) });
+    plans.filter(|plan| plan.sizes.len() > 1).collect()
+}
+
+fn most_rollouts(batch: &Batch) -> usize {
+    batch.tasks.iter().map(|task| task.trajectories.len()).max().unwrap_or(0)
+}
+
+fn smaller(batch: &Batch, axis: Axis, size: u32, seed: u64) -> Result<Batch> {
+    let tasks = match axis {
+        Axis::Lines(shape) => return rollout::synthetic(Shape { n_lines: size, ..shape }, seed),
+        Axis::Tasks => batch.tasks.iter().take(size as usize).cloned().collect(),
+        Axis::Rollouts => {
             // The same part of every task, at least one rollout.
-            let n = (task.trajectories.len() * size as usize).div_ceil(most.max(1));
-            Task { id: task.id.clone(), trajectories: task.trajectories[..n].to_vec() }
-        });
-        let tasks = tasks.collect();
-        all.push(Grown { axis: "rollouts", size: size.into(), batch: of_tasks(tasks) });
-    }
-    if let Some(shape) = args.synthetic {
-        for n_lines in sizes(shape.n_lines) {
-            let batch = rollout::synthetic(Shape { n_lines, ..shape }, args.seed)?;
-            all.push(Grown { axis: "lines", size: n_lines.into(), batch });
+            let most = most_rollouts(batch).max(1);
+            let part = |task: &Task| {
+                let n_kept = (task.trajectories.len() * size as usize).div_ceil(most);
+                let trajectories = task.trajectories.iter().take(n_kept).cloned().collect();
+                Task { id: task.id.clone(), trajectories }
+            };
+            batch.tasks.iter().map(part).collect()
         }
-    }
-    for size in sizes(batch.tasks.len() as u32) {
-        let batch = of_tasks(batch.tasks[..size as usize].to_vec());
-        all.push(Grown { axis: "tasks", size: size.into(), batch });
-    }
-    Ok(all)
+    };
+    Ok(Batch { tasks, ..Batch::default() })
 }
 
-fn of_tasks(tasks: Vec<Task>) -> Batch {
-    Batch { tasks, ..Batch::default() }
-}
-
-/// Times every method on every batch and fits each axis.
+/// Times every method on smaller batches, one at a time, and fits each axis. The times of the whole are in `methods`.
 pub(super) fn measure(
-    grown: &[Grown],
+    plans: &[Plan],
+    batch: &Batch,
+    methods: &[MethodCost],
     config: &Config,
-    repeat: usize,
+    args: &ProfileArgs,
     bar: &ProgressBar,
 ) -> Result<Vec<Growth>> {
-    let mut all: Vec<Growth> = Vec::new();
-    for of_axis in grown.chunk_by(|a, b| a.axis == b.axis) {
-        for method in METHODS {
-            let mut points = Vec::new();
-            for Grown { size, batch, .. } in of_axis {
-                let runs = timed(batch, &method.config(config), repeat, bar)?;
-                points.push((*size, median(runs.iter().map(|run| run.seconds.wall))));
+    let mut all = Vec::new();
+    for Plan { axis, sizes } in plans {
+        let mut points: Vec<Vec<(u64, f64)>> = vec![Vec::new(); METHODS.len()];
+        let (whole, parts) = sizes.split_last().unwrap_or((&0, &[]));
+        for &size in parts {
+            let batch = smaller(batch, *axis, size, args.seed)?;
+            for (method, points) in METHODS.iter().zip(&mut points) {
+                let runs = timed(&batch, &method.config(config), args.repeat.into(), bar)?;
+                let seconds = median(runs.iter().map(|run| run.seconds.wall));
+                points.push((size.into(), seconds));
             }
+        }
+        let axis = match axis {
+            Axis::Rollouts => "rollouts",
+            Axis::Lines(_) => "lines",
+            Axis::Tasks => "tasks",
+        };
+        for (method, mut points) in methods.iter().zip(points) {
+            points.push((u64::from(*whole), method.seconds));
             let exponent = exponent(&points);
-            all.push(Growth { axis: of_axis[0].axis, method: method.name, exponent, points });
+            all.push(Growth { axis, method: method.method, exponent, points });
         }
     }
     Ok(all)

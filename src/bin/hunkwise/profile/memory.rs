@@ -1,15 +1,17 @@
-//! Peaks of memory. Each method runs once in a process of its own, on one thread, so that no run finds the pages that
-//! another has left behind; the system says how much was resident at most while each stage ran.
+//! Peaks of memory. Each method runs once in a process of its own, on one thread, task by task, so that no run finds the
+//! pages that another has left behind; the system says how much was resident at most while each stage ran.
 //!
-//! The figure is resident memory above what was resident before the run (the rollouts, and pages that reading them left
-//! free). A stage's peak holds what earlier stages and tasks still keep. Pages and the system's counting make it right
-//! to some hundred kilobytes. Linux alone has the counter and the way to reset it.
+//! The figure is that of the task that needs most: resident memory above what was resident before the task (the
+//! rollouts, and pages that reading them left free). A stage's peak holds what earlier stages still keep. These
+//! processes ask the GNU allocator to give freed memory back at once; another allocator may keep it, and later stages
+//! then show it too. Pages and the system's counting make it right to some hundred kilobytes. Linux alone has the
+//! counter and the way to reset it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use hunkwise::error::{Error, Result};
 use hunkwise::pipeline::{self, Config, Extras, StageLap};
@@ -17,6 +19,13 @@ use hunkwise::rollout::Batch;
 use hunkwise::{Device, report};
 
 use super::METHODS;
+
+/// What makes the GNU allocator give memory back: blocks of this many bytes at once, the end of its heap always.
+const GIVE_BACK: [(&str, &str); 3] = [
+    ("MALLOC_MMAP_THRESHOLD_", "32768"),
+    ("MALLOC_TRIM_THRESHOLD_", "0"),
+    ("MALLOC_TOP_PAD_", "0"),
+];
 
 /// Peak in bytes by stage.
 pub(super) type Peaks = BTreeMap<String, u64>;
@@ -37,6 +46,7 @@ fn peaks_of(method: &str) -> std::result::Result<Peaks, String> {
     args.insert(subcommand, format!("--memory-of={method}").into());
     let run = Command::new(program)
         .args(args)
+        .envs(GIVE_BACK)
         .stdin(Stdio::null())
         .output()
         .map_err(|e| format!("the run of {method} did not begin: {e}"))?;
@@ -49,7 +59,7 @@ fn peaks_of(method: &str) -> std::result::Result<Peaks, String> {
 }
 
 /// What the process of one method does: prints its peaks.
-pub(super) fn print_peaks(batch: &Batch, config: &Config) -> Result<()> {
+pub(super) fn print_peaks(batch: Batch, config: &Config) -> Result<()> {
     let unavailable = |reason: std::io::Error| Error::Unavailable {
         what: "the peak of resident memory".to_string(),
         reason: format!("{reason}; it needs Linux with /proc/self/clear_refs"),
@@ -58,24 +68,23 @@ pub(super) fn print_peaks(batch: &Batch, config: &Config) -> Result<()> {
         .num_threads(1)
         .build()
         .map_err(|e| Error::Unavailable { what: "a thread".to_string(), reason: e.to_string() })?;
-    let before = reset().and_then(|()| highest()).map_err(unavailable)?;
-    let peaks = Mutex::new(Ok(Peaks::new()));
-    let on_stage = |lap: StageLap| {
-        let mut peaks = peaks.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let now = highest().and_then(|now| reset().map(|()| now));
-        match (peaks.as_mut(), now) {
-            (Ok(peaks), Ok(now)) => {
-                let peak: &mut u64 = peaks.entry(lap.stage.to_string()).or_default();
-                *peak = (*peak).max(now.saturating_sub(before));
-            }
-            (Ok(_), Err(error)) => *peaks = Err(error),
-            (Err(_), _) => {}
+    let mut peaks = Peaks::new();
+    for task in batch.tasks {
+        let batch = Batch { tasks: vec![task], ..Batch::default() };
+        let before = reset().and_then(|()| highest()).map_err(unavailable)?;
+        let seen = Mutex::new(Vec::new());
+        let on_stage = |lap: StageLap| {
+            let now = highest().and_then(|now| reset().map(|()| now));
+            seen.lock().unwrap_or_else(PoisonError::into_inner).push((lap.stage, now));
+        };
+        let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
+        pool.install(|| pipeline::credit_with(&Device::cpu(), &batch, config, extras))?;
+        for (stage, now) in seen.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let now = now.map_err(unavailable)?;
+            let peak: &mut u64 = peaks.entry(stage.to_string()).or_default();
+            *peak = (*peak).max(now.saturating_sub(before));
         }
-    };
-    let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
-    pool.install(|| pipeline::credit_with(&Device::cpu(), batch, config, extras))?;
-    let peaks = peaks.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let peaks = peaks.map_err(unavailable)?;
+    }
     report::write_whole("-".as_ref(), |out| Ok(serde_json::to_writer(out, &peaks)?))
 }
 

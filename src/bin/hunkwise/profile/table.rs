@@ -60,7 +60,7 @@ fn text_of(profile: &Profile) -> String {
             let _ = writeln!(text, "\nmemory is not known: {}", plain(reason));
         }
         None => {
-            text.push_str("\npeak of memory in each stage, tasks one at a time\n");
+            text.push_str("\npeak of memory in each stage, of the task that needs most\n");
             stages(&mut text, profile, |method, stage| memory(method.stages[stage].peak_bytes));
         }
     }
