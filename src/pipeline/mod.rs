@@ -40,6 +40,22 @@ pub struct Extras<'a> {
     pub keep_roots: bool,
     /// Called once after each task, from any thread.
     pub on_task_done: Option<&'a (dyn Fn() + Sync)>,
+    /// Called after every stretch of work on one stage of one task, from the thread that did it. A stage can have
+    /// several: edits and code take turns with each response.
+    pub on_stage: Option<&'a (dyn Fn(StageLap) + Sync)>,
+}
+
+/// A stretch of work on one stage of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageLap {
+    /// Index into [`Batch::tasks`].
+    pub task: usize,
+    /// Name of the stage, as in [`Seconds::stages`].
+    pub stage: &'static str,
+    /// When it began.
+    pub began: Instant,
+    /// When it ended.
+    pub ended: Instant,
 }
 
 /// Token-level DiDPO credit of a batch: `A = A^E + lambda · A^D` (arXiv 2608.07147).
@@ -65,8 +81,10 @@ pub fn credit_with(
     let results: Vec<Result<(TaskCredit, TaskDiagnostics)>> = batch
         .tasks
         .par_iter()
-        .map(|task| {
-            let result = credit_task(device, task, config, extras);
+        .enumerate()
+        .map(|(task_idx, task)| {
+            let clock = Clock { task: task_idx, since: Instant::now(), on_stage: extras.on_stage };
+            let result = credit_task(device, task, config, extras, clock);
             if let Some(call) = extras.on_task_done {
                 call();
             }
@@ -90,8 +108,8 @@ fn credit_task(
     task: &Task,
     config: &Config,
     extras: Extras<'_>,
+    mut clock: Clock<'_>,
 ) -> Result<(TaskCredit, TaskDiagnostics)> {
-    let mut clock = Clock::new();
     let mut diagnostics = TaskDiagnostics::default();
     for sequence in task.trajectories.iter().flat_map(|trajectory| &trajectory.sequences) {
         sequence.validate()?;
@@ -112,7 +130,7 @@ fn credit_task(
     let task_scores = TaskScores { scores: scores.clone(), turns: n_turns_of };
     let mut episode = advantage::episode(device, &[task_scores], &config.advantage)?;
     let episode_of = episode.values.pop().unwrap_or_default();
-    diagnostics.seconds.advantage = clock.lap();
+    diagnostics.seconds.advantage = clock.lap("advantage");
 
     let mut found = match config.grouping {
         Grouping::None => Found::default(),
@@ -135,7 +153,7 @@ fn credit_task(
         }
     };
     let groups = groups_of(&found, &turns, &returns, &diff);
-    diagnostics.seconds.advantage += clock.lap();
+    diagnostics.seconds.advantage += clock.lap("advantage");
 
     let mut covers = covers_of(task, &groups, config.advantage.lambda);
     let step_of_turn = step.as_ref().map(|s| weighted(&s.values, config.advantage.omega));
@@ -159,7 +177,7 @@ fn credit_task(
             sequences,
         });
     }
-    diagnostics.seconds.projection = clock.lap();
+    diagnostics.seconds.projection = clock.lap("projection");
     diagnostics.set_advantages(&episode_of, &scores, &episode.counts, &diff, step.as_ref());
     diagnostics.set_selection(&found.selection);
     let notes = std::mem::take(&mut found.notes);
@@ -183,7 +201,7 @@ fn find(
     config: &Config,
     extras: Extras<'_>,
     diagnostics: &mut TaskDiagnostics,
-    clock: &mut Clock,
+    clock: &mut Clock<'_>,
 ) -> Result<Found> {
     let mut found = Found::default();
     let mut builder = TaskCodeBuilder::new();
@@ -200,7 +218,7 @@ fn find(
         let parsed = edits::parse(response, &config.edits);
         let roots = versions.roots(&parsed.edits, &config.edits);
         diagnostics.add_edits(&parsed.edits);
-        diagnostics.seconds.edits += clock.lap();
+        diagnostics.seconds.edits += clock.lap("edits");
         builder.begin_turn(turn.trajectory as u32);
         for root in roots.roots {
             diagnostics.add_root(root.edit_type);
@@ -213,19 +231,19 @@ fn find(
             note.bytes = start + note.bytes.start..start + note.bytes.end;
             TurnNote { turn: *turn, note }
         }));
-        diagnostics.seconds.code += clock.lap();
+        diagnostics.seconds.code += clock.lap("code");
     }
     let code = builder.finish()?;
     let windows = match config.grouping {
         Grouping::Whole => Windows::whole(&code)?,
         _ => Windows::all(&code, config.max_lines)?,
     };
-    diagnostics.seconds.code += clock.lap();
+    diagnostics.seconds.code += clock.lap("code");
     let occurrences = occurrences_of(device, &code, &windows, config, extras)?;
     diagnostics.set_occurrences(&code, &windows, &occurrences);
-    diagnostics.seconds.similarity = clock.lap();
+    diagnostics.seconds.similarity = clock.lap("similarity");
     found.selection = anchors::select(device, &code, &windows, &occurrences, &config.anchors)?;
-    diagnostics.seconds.anchors = clock.lap();
+    diagnostics.seconds.anchors = clock.lap("anchors");
     found.code = code;
     Ok(found)
 }
@@ -342,17 +360,22 @@ fn weighted(values: &[f32], weight: f64) -> Vec<f32> {
 }
 
 /// Time since the last lap.
-struct Clock(Instant);
+struct Clock<'a> {
+    task: usize,
+    since: Instant,
+    on_stage: Option<&'a (dyn Fn(StageLap) + Sync)>,
+}
 
-impl Clock {
-    fn new() -> Self {
-        Clock(Instant::now())
-    }
-
-    fn lap(&mut self) -> f64 {
-        let now = Instant::now();
-        let lap = now - self.0;
-        self.0 = now;
-        lap.as_secs_f64()
+impl Clock<'_> {
+    fn lap(&mut self, stage: &'static str) -> f64 {
+        let (began, ended) = (self.since, Instant::now());
+        if let Some(call) = self.on_stage {
+            call(StageLap { task: self.task, stage, began, ended });
+            // What the call takes is in no lap.
+            self.since = Instant::now();
+        } else {
+            self.since = ended;
+        }
+        (ended - began).as_secs_f64()
     }
 }

@@ -16,6 +16,7 @@ mod lines;
 mod nemo_rl;
 mod prime_rl;
 mod read;
+mod synthetic;
 pub mod token_bytes;
 mod trl;
 mod validate;
@@ -25,6 +26,7 @@ pub use batch::Row;
 pub use format::DumpFormat;
 pub use key::Key;
 pub use read::{DumpReader, ReadOptions, read_files, read_from};
+pub use synthetic::{Shape, synthetic};
 pub use token_bytes::TokenBytes;
 
 use std::ops::Range;

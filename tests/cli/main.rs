@@ -1,5 +1,7 @@
 //! The command as a person runs it.
 
+mod profile;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -10,7 +10,7 @@ use hunkwise::anchors::{Groupability, Unit};
 use hunkwise::edits::Fences;
 use hunkwise::error::{Error, Place, Result};
 use hunkwise::pipeline::Grouping;
-use hunkwise::rollout::{DumpFormat, ReadOptions};
+use hunkwise::rollout::{DumpFormat, ReadOptions, Shape};
 
 pub(crate) const RED: Style = AnsiColor::Red.on_default().bold();
 pub(crate) const RESET: Reset = Reset;
@@ -31,6 +31,7 @@ Examples:
   hunkwise credit rollouts.jsonl -o credit.jsonl
   hunkwise credit dumps/*.jsonl -o credit.jsonl --eta 0.9 --lambda 1.0 --groups groups.jsonl
   hunkwise show rollouts.jsonl --task fizzbuzz
+  hunkwise profile --synthetic 6x32x8x50 --step-seconds 300
 
 Exit status: 0 done; 1 error, nothing written; 2 wrong usage; 3 done, but some input rows were not usable (they are listed).";
 
@@ -40,6 +41,10 @@ pub(crate) enum Command {
     Credit(CreditArgs),
     /// Draw the rollouts of a task: each diff with its lines coloured by credit, and the groups.
     Show(ShowArgs),
+    /// Measure what the credit costs beside GRPO's: time and memory of each stage, for GRPO, GiGPO and each grouping.
+    ///
+    /// Each method sets `--grouping` and `--step` itself; all other parameters are as given.
+    Profile(ProfileArgs),
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -102,11 +107,62 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Args)]
+pub(crate) struct ProfileArgs {
+    /// Dumps of rollouts, as for `credit`.
+    #[arg(required_unless_present = "synthetic", value_name = "FILES", help_heading = "Input")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Made-up rollouts instead of files: tasks, rollouts of each, turns of each, lines of each turn.
+    #[arg(long, value_name = "TxNxKxL", conflicts_with = "files", help_heading = "Input")]
+    pub(crate) synthetic: Option<Shape>,
+    /// Seed of the made-up rollouts.
+    #[arg(long, default_value_t = 0, value_name = "N", help_heading = "Input")]
+    pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) reading: ReadArgs,
+    /// Runs of each method; times are their medians.
+    #[arg(long, default_value_t = 5, value_name = "N", help_heading = "Measuring",
+        value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) repeat: u16,
+    /// Seconds of a training step, to give the overhead as a share of it.
+    #[arg(long, value_name = "S", help_heading = "Measuring", value_parser = positive)]
+    pub(crate) step_seconds: Option<f64>,
+    /// Also measure an eighth, a quarter and a half of the rollouts, of the lines (of made-up rollouts) and of the
+    /// tasks, and fit how the time grows.
+    #[arg(long, help_heading = "Measuring")]
+    pub(crate) growth: bool,
+    /// Write all figures as one JSON object; `-` is standard output.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) json: Option<PathBuf>,
+    /// Write a trace of one run of each method in Chrome's trace event format, which ui.perfetto.dev opens.
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Run one method once and print the peaks of memory: what `profile` runs itself in a process of its own.
+    #[arg(long, hide = true, value_name = "METHOD")]
+    pub(crate) memory_of: Option<String>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+fn positive(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("must be a number above 0".to_string()),
+    }
+}
+
+#[derive(Args)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct InputArgs {
     /// Dumps of rollouts; the format of each is found from its content. `-` is standard input.
     #[arg(required = true, value_name = "FILES")]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) reading: ReadArgs,
+}
+
+#[derive(Args)]
+#[command(next_help_heading = "Input")]
+pub(crate) struct ReadArgs {
     /// Format of the dumps, when it should not be guessed: hunkwise, verl, nemo-rl, prime-rl, areal, trl.
     #[arg(long, value_name = "NAME")]
     format: Option<DumpFormat>,
@@ -124,8 +180,8 @@ pub(crate) struct InputArgs {
     pub(crate) threads: u16,
 }
 
-impl InputArgs {
-    pub(crate) fn read_options(&self) -> ReadOptions {
+impl ReadArgs {
+    pub(crate) fn options(&self) -> ReadOptions {
         let default = ReadOptions::default();
         ReadOptions {
             format: self.format,
@@ -216,6 +272,11 @@ config_args! {
 }
 
 impl ConfigArgs {
+    /// True when a flag says how groups are made.
+    pub(crate) fn names_a_method(&self) -> bool {
+        self.grouping.is_some() || self.step.is_some()
+    }
+
     /// The file's configuration, or the default, with the flags laid over it; checked.
     pub(crate) fn resolve(&self) -> Result<Config> {
         let mut config = match &self.config {

@@ -10,14 +10,14 @@ use crate::{session, summary};
 
 /// Returns how many input rows could not be taken.
 pub(crate) fn run(args: &CreditArgs) -> Result<usize> {
-    let config = session::configure(&args.input, &args.config)?;
+    let config = session::configure(&args.input.reading, &args.config)?;
     let outputs: Vec<&Path> = [&args.output, &args.groups, &args.diagnostics]
         .into_iter()
         .flatten()
         .map(PathBuf::as_path)
         .collect();
     check_outputs(&outputs, &args.input.files)?;
-    let batch = session::read(&args.input)?;
+    let batch = session::read(&args.input.files, &args.input.reading)?;
     let credit = session::credit(&batch, &config, false)?;
     if let Some(path) = &args.output {
         report::write_whole(path, |out| {
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CreditArgs) -> Result<usize> {
 
 /// What would go wrong is better said before an hour's work than after it: a missing folder, two outputs in one
 /// file, an output over an input.
-fn check_outputs(outputs: &[&Path], inputs: &[PathBuf]) -> Result<()> {
+pub(crate) fn check_outputs(outputs: &[&Path], inputs: &[PathBuf]) -> Result<()> {
     let refuse = |path: &Path, kind, what: &str| {
         Err(Error::io(path, std::io::Error::new(kind, what.to_string())))
     };

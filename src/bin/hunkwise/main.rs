@@ -2,6 +2,7 @@
 
 mod args;
 mod credit;
+mod profile;
 mod session;
 mod show;
 mod summary;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Credit(args) => credit::run(args),
         Command::Show(args) => show::run(args),
+        Command::Profile(args) => profile::run(args),
     };
     match result {
         Ok(0) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
-//! What both commands do first: threads, configuration, reading, credit, with a progress bar on long work.
+//! What the commands do first: threads, configuration, reading, credit, with a progress bar on long work.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,29 +10,27 @@ use hunkwise::rollout::{self, Batch};
 use hunkwise::{Device, pipeline};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::args::{ConfigArgs, InputArgs};
+use crate::args::{ConfigArgs, ReadArgs};
 use crate::text::plain;
 
 /// Rows that could not be taken are listed up to this many; the rest are counted.
 const SHOWN_FLAGS: usize = 20;
 
-pub(crate) fn configure(input: &InputArgs, args: &ConfigArgs) -> Result<Config> {
-    rayon::ThreadPoolBuilder::new().num_threads(input.threads.into()).build_global().map_err(
+pub(crate) fn configure(reading: &ReadArgs, args: &ConfigArgs) -> Result<Config> {
+    rayon::ThreadPoolBuilder::new().num_threads(reading.threads.into()).build_global().map_err(
         |e| Error::Unavailable {
-            what: format!("a pool of {} threads", input.threads),
+            what: format!("a pool of {} threads", reading.threads),
             reason: format!("{e}; give a smaller --threads"),
         },
     )?;
     args.resolve()
 }
 
-pub(crate) fn read(input: &InputArgs) -> Result<Batch> {
-    let total =
-        input.files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|m| m.len()).sum();
+pub(crate) fn read(files: &[PathBuf], reading: &ReadArgs) -> Result<Batch> {
+    let total = files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|m| m.len()).sum();
     let bar = bar(total, "reading {bar:30} {bytes}/{total_bytes} {eta}");
-    let batch = rollout::read_files(&input.files, &input.read_options(), &mut |bytes| {
-        bar.set_position(bytes)
-    })?;
+    let batch =
+        rollout::read_files(files, &reading.options(), &mut |bytes| bar.set_position(bytes))?;
     bar.finish_and_clear();
     Ok(batch)
 }
@@ -65,7 +64,7 @@ pub(crate) fn report_flagged(batch: &Batch) {
 }
 
 /// A bar on standard error, drawn only on a terminal and only once the work has taken a moment.
-fn bar(total: u64, template: &str) -> ProgressBar {
+pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(total);
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

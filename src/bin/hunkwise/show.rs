@@ -26,8 +26,8 @@ const DIM: Style = Style::new().dimmed();
 
 /// Returns how many input rows could not be taken.
 pub(crate) fn run(args: &ShowArgs) -> Result<usize> {
-    let config = session::configure(&args.input, &args.config)?;
-    let mut batch = session::read(&args.input)?;
+    let config = session::configure(&args.input.reading, &args.config)?;
+    let mut batch = session::read(&args.input.files, &args.input.reading)?;
     session::report_flagged(&batch);
     let mut out = io::BufWriter::new(anstream::stdout());
     let n_flagged = batch.flagged.len();

@@ -209,7 +209,7 @@ fn mean_max(d: &Distribution) -> String {
     if d.n == 0 { "-".to_string() } else { format!("mean {:.3} max {:.3}", d.mean, d.max) }
 }
 
-fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     match seconds {
         s if s < 1e-3 => format!("{:.0} us", s * 1e6),
         s if s < 1.0 => format!("{:.1} ms", s * 1e3),

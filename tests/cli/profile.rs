@@ -1,0 +1,376 @@
+//! `hunkwise profile`, and the made-up rollouts that it can measure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use hunkwise::pipeline::{Config, Extras, StageLap, credit, credit_with};
+use hunkwise::rollout::{Batch, Shape, synthetic};
+use hunkwise::{Device, Error};
+use serde_json::Value;
+
+use super::{folder, hunkwise, rows, text, write};
+
+const METHODS: [&str; 5] = ["grpo", "gigpo", "exact", "whole", "windows"];
+const STAGES: [&str; 6] = ["edits", "code", "similarity", "anchors", "advantage", "projection"];
+
+fn shape(text: &str) -> Shape {
+    text.parse().expect("a shape")
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+#[test]
+fn synthetic_rollouts_have_the_shape_asked_for() {
+    for (asked, [n_tasks, n_rollouts, n_turns, n_lines]) in
+        [("3x8x4x30", [3, 8, 4, 30]), ("1x1x1x1", [1, 1, 1, 1]), ("2x5x3x7", [2, 5, 3, 7])]
+    {
+        let batch = synthetic(shape(asked), 7).expect("a batch");
+        assert!(batch.flagged.is_empty() && batch.notes.is_empty());
+        assert_eq!(batch.tasks.len(), n_tasks);
+        for task in &batch.tasks {
+            assert_eq!(task.trajectories.len(), n_rollouts);
+            for trajectory in &task.trajectories {
+                assert!(trajectory.outcome.is_some());
+                assert_eq!(trajectory.turns().count(), n_turns);
+                assert!(trajectory.sequences.iter().all(|s| s.tokens.is_some()));
+            }
+        }
+        let d = credit(&Device::cpu(), &batch, &Config::default()).expect("credit").diagnostics;
+        let asked_lines = (n_tasks * n_rollouts * n_turns * n_lines) as f64;
+        let ratio = d.n_lines as f64 / asked_lines;
+        assert!((0.9..=1.1).contains(&ratio), "{asked}: {} lines", d.n_lines);
+        assert_eq!(d.n_turns_with_edits, d.n_turns);
+        // Every edit is read. A short one can repeat the one before it, as real ones do.
+        assert!(d.skipped_edits.keys().all(|kind| kind == "re_emission"), "{:?}", d.skipped_edits);
+    }
+}
+
+#[test]
+fn synthetic_rollouts_resemble_real_ones() {
+    let batch = synthetic(shape("3x12x4x30"), 0).expect("a batch");
+    let mut config = Config::default();
+    config.advantage.step = hunkwise::advantage::StepGroups::Exact;
+    let d = credit(&Device::cpu(), &batch, &config).expect("credit").diagnostics;
+    assert_eq!(d.edits.len(), 4, "several notations: {:?}", d.edits);
+    assert!(d.diff.counts.n_groups >= 3 * 10, "snippets recur: {:?}", d.diff);
+    // Mutated copies match too, and some turns begin from the same observation with another return.
+    assert!(d.similarity.mean < 0.999 && d.similarity.min >= 0.8);
+    assert!(d.step.magnitude.max > 0.0 && d.episode.magnitude.max > 0.0);
+    assert!(d.step.counts.n_groups > 3 && d.n_without_observation == 0);
+}
+
+#[test]
+fn synthetic_rollouts_depend_on_shape_and_seed_alone() {
+    let make = |text: &str, seed| synthetic(shape(text), seed).expect("a batch").tasks;
+    let large = make("3x6x2x20", 5);
+    assert_eq!(large, make("3x6x2x20", 5));
+    assert_ne!(large, make("3x6x2x20", 6));
+    // A larger batch contains the smaller one: growth compares like with like.
+    assert_eq!(make("2x6x2x20", 5), large[..2]);
+    for (small, large) in make("3x4x2x20", 5).iter().zip(&large) {
+        for (a, b) in small.trajectories.iter().zip(&large.trajectories) {
+            let texts = |t: &hunkwise::rollout::Trajectory| {
+                t.sequences.iter().map(|s| s.text.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!((&a.id, texts(a)), (&b.id, texts(b)));
+        }
+    }
+    // No rollout is the copy of another.
+    let texts: BTreeSet<&[u8]> = large
+        .iter()
+        .flat_map(|task| &task.trajectories)
+        .flat_map(|t| t.sequences.iter().map(|s| s.text.as_slice()))
+        .collect();
+    assert_eq!(texts.len(), 3 * 6 * 2);
+}
+
+#[test]
+fn a_shape_is_four_numbers_above_0_and_bounded() {
+    for bad in ["", "6", "6x32x8", "6x32x8x50x1", "0x1x1x1", "1x1x1x0", "ax1x1x1", "-1x1x1x1"] {
+        assert!(matches!(bad.parse::<Shape>(), Err(Error::Config { .. })), "{bad}");
+    }
+    for huge in
+        ["1000x1000x1000x1000", "3000000x1x1x1", "4294967295x4294967295x4294967295x4294967295"]
+    {
+        assert!(matches!(huge.parse::<Shape>(), Err(Error::Limit { .. })), "{huge}");
+    }
+}
+
+#[test]
+fn stage_laps_add_up_to_the_diagnostics() {
+    let batch: Batch = synthetic(shape("2x3x2x10"), 1).expect("a batch");
+    let laps = std::sync::Mutex::new(Vec::new());
+    let on_stage = |lap: StageLap| laps.lock().expect("no panic").push(lap);
+    let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
+    let run = credit_with(&Device::cpu(), &batch, &Config::default(), extras).expect("credit");
+    let laps = laps.into_inner().expect("no panic");
+    for (stage, seconds) in run.diagnostics.seconds.stages() {
+        if stage == "wall" {
+            continue;
+        }
+        let of_stage = || laps.iter().filter(|lap| lap.stage == stage);
+        let summed: f64 = of_stage().map(|lap| (lap.ended - lap.began).as_secs_f64()).sum();
+        assert!((summed - seconds).abs() < 1e-9, "{stage}: {summed} and {seconds}");
+        assert_eq!(of_stage().map(|lap| lap.task).collect::<BTreeSet<_>>(), [0, 1].into());
+    }
+    assert_eq!(laps.iter().map(|lap| lap.stage).collect::<BTreeSet<_>>(), STAGES.into());
+}
+
+#[test]
+fn json_has_every_method_stage_and_axis() {
+    let folder = folder();
+    let out = folder.path().join("profile.json");
+    let run = hunkwise(&[
+        "profile",
+        "--synthetic",
+        "2x4x2x10",
+        "--repeat",
+        "2",
+        "--seed",
+        "3",
+        "--threads",
+        "1",
+        "--step-seconds",
+        "0.5",
+        "--growth",
+        "--json",
+        out.to_str().unwrap(),
+    ]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let profile = json(&out);
+    let shape = serde_json::json!({"n_tasks": 2, "n_rollouts": 4, "n_turns": 2, "n_lines": 10});
+    assert_eq!(profile["synthetic"], shape);
+    for (field, value) in [
+        ("seed", 3.0),
+        ("threads", 1.0),
+        ("repeat", 2.0),
+        ("n_tasks", 2.0),
+        ("n_trajectories", 8.0),
+        ("n_turns", 16.0),
+        ("step_seconds", 0.5),
+    ] {
+        assert_eq!(profile[field].as_f64(), Some(value), "{field}");
+    }
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    let methods = list(&profile["methods"]);
+    assert_eq!(methods.iter().map(|m| m["method"].as_str().unwrap()).collect::<Vec<_>>(), METHODS);
+    let grpo = methods[0]["seconds"].as_f64().unwrap();
+    for method in &methods {
+        let number = |field: &str| method[field].as_f64().expect(field);
+        assert!(number("seconds_min") > 0.0);
+        assert!(number("seconds_min") <= number("seconds"));
+        assert!(number("seconds") <= number("seconds_max"));
+        let overhead = (number("seconds") - grpo).max(0.0);
+        assert!((number("overhead_seconds") - overhead).abs() < 1e-12);
+        assert!((number("step_share") - number("overhead_seconds") / 0.5).abs() < 1e-12);
+        let stages = list(&method["stages"]);
+        assert_eq!(stages.iter().map(|s| s["stage"].as_str().unwrap()).collect::<Vec<_>>(), STAGES);
+        let work: f64 = stages.iter().map(|s| s["seconds"].as_f64().unwrap()).sum();
+        // One thread: the stages fit into the run. Medians of two runs are their means, so they add up.
+        assert!(work <= number("seconds") + 1e-9, "{method}");
+    }
+    let group_counts = |field: &str| -> Vec<bool> {
+        methods.iter().map(|m| m[field].as_u64().unwrap() > 0).collect()
+    };
+    assert_eq!(group_counts("n_diff_groups"), [false, false, true, true, true]);
+    assert_eq!(group_counts("n_step_groups"), [false, true, false, false, false]);
+
+    let growth = list(&profile["growth"]);
+    let mut rows = Vec::new();
+    for (axis, sizes) in
+        [("rollouts", &[1, 2, 4][..]), ("lines", &[2, 3, 5, 10]), ("tasks", &[1, 2])]
+    {
+        for method in METHODS {
+            rows.push((axis, method, sizes));
+        }
+    }
+    assert_eq!(growth.len(), rows.len());
+    for (row, (axis, method, sizes)) in growth.iter().zip(rows) {
+        assert_eq!((row["axis"].as_str(), row["method"].as_str()), (Some(axis), Some(method)));
+        assert!(row["exponent"].as_f64().unwrap().is_finite());
+        let points = list(&row["points"]);
+        assert_eq!(points.iter().map(|p| p[0].as_u64().unwrap()).collect::<Vec<_>>(), sizes);
+        assert!(points.iter().all(|p| p[1].as_f64().unwrap() > 0.0));
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_known_or_said_not_to_be() {
+    let folder = folder();
+    let out = folder.path().join("profile.json");
+    let out = out.to_str().unwrap();
+    let run = hunkwise(&["profile", "--synthetic", "1x24x4x60", "--repeat", "1", "--json", out]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let profile = json(Path::new(out));
+    let table = text(&run.stdout);
+    if let Some(reason) = profile["memory_unknown"].as_str() {
+        assert!(table.contains("memory is not known"), "{reason}");
+        assert!(profile["methods"][4]["peak_bytes"].is_null());
+        return;
+    }
+    assert!(table.contains("peak of memory"), "{table}");
+    let peak = |method: usize| profile["methods"][method]["peak_bytes"].as_u64().expect("a peak");
+    // All windows of 96 turns of 60 lines, kept with their occurrences, are megabytes; GRPO keeps next to nothing.
+    assert!(peak(4) > 4 << 20 && peak(4) > 2 * peak(0), "{} and {}", peak(4), peak(0));
+    let stages = profile["methods"][4]["stages"].as_array().unwrap();
+    let peaks: Vec<u64> = stages.iter().map(|s| s["peak_bytes"].as_u64().unwrap()).collect();
+    assert_eq!(peaks.iter().max(), Some(&peak(4)));
+    // Stages that GRPO does not have have no peak.
+    assert!(profile["methods"][0]["stages"][0]["peak_bytes"].is_null());
+}
+
+/// Begin and length in microseconds, and the stage.
+type Slice = (f64, f64, String);
+
+#[test]
+fn the_trace_is_complete_events_inside_the_run() {
+    let folder = folder();
+    let out = folder.path().join("trace.json");
+    let out = out.to_str().unwrap();
+    let run = hunkwise(&["profile", "--synthetic", "3x4x2x10", "--repeat", "1", "--trace", out]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let trace = json(Path::new(out));
+    let run_us = trace["otherData"]["run_us"].as_f64().unwrap();
+    let mut tracks: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();
+    let (mut processes, mut threads) = (Vec::new(), BTreeMap::new());
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let pid = event["pid"].as_u64().unwrap();
+        let name = event["name"].as_str().unwrap().to_string();
+        match (event["ph"].as_str().unwrap(), name.as_str()) {
+            ("X", _) => {
+                let track = (pid, event["tid"].as_u64().unwrap());
+                let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+                assert!(ts >= 0.0 && dur >= 0.0 && ts + dur <= run_us, "{event} of {run_us}");
+                tracks.entry(track).or_default().push((ts, dur, name));
+            }
+            ("M", "process_name") => {
+                processes.push(event["args"]["name"].as_str().unwrap().to_string())
+            }
+            ("M", "thread_name") => {
+                let track = (pid, event["tid"].as_u64().unwrap());
+                threads.insert(track, event["args"]["name"].as_str().unwrap().to_string());
+            }
+            ("M", "process_sort_index") => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(processes, METHODS);
+    assert_eq!(tracks.len(), 5 * 3);
+    for ((pid, tid), slices) in tracks {
+        assert_eq!(threads[&(pid, tid)], format!("task-{}", tid - 1));
+        // One slice for each stage that runs, one after the other.
+        let stages: Vec<&str> = slices.iter().map(|s| s.2.as_str()).collect();
+        assert_eq!(stages, if pid <= 2 { &STAGES[4..] } else { &STAGES[..] });
+        assert!(slices.windows(2).all(|s| s[0].0 + s[0].1 <= s[1].0 + 1e-3), "{slices:?}");
+    }
+}
+
+#[test]
+fn files_are_profiled_and_the_table_fits_a_terminal() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let run = hunkwise(&["profile", &input, "--repeat", "1", "--growth", "--step-seconds", "60"]);
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let out = text(&run.stdout);
+    assert!(out.contains("1 task, 3 rollouts, 3 turns"), "{out}");
+    for name in METHODS.iter().chain(&STAGES) {
+        assert!(out.contains(name), "{out}");
+    }
+    // One task and the lines of files cannot be made smaller; three rollouts can.
+    assert!(out.contains("sizes: rollouts 1 2 3\n"), "{out}");
+    for line in out.lines() {
+        assert!(line.chars().count() <= 80 && line == line.trim_end(), "{line:?}");
+    }
+    // A flagged row is reported as by `credit`.
+    let bad = write(folder.path(), "bad.jsonl", &(rows() + "{\"task\":7}\n"));
+    let run = hunkwise(&["profile", &bad, "--repeat", "1"]);
+    assert_eq!(run.status.code(), Some(3), "{}", text(&run.stderr));
+    assert!(text(&run.stderr).contains("bad.jsonl:4"));
+}
+
+#[test]
+fn standard_input_is_profiled_without_memory() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_hunkwise"))
+        .args(["profile", "-", "--repeat", "1", "--json", "-"])
+        .stdin(std::fs::File::open(input).expect("a file"))
+        .output()
+        .expect("the binary runs");
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let profile: Value = serde_json::from_slice(&run.stdout).expect("JSON alone");
+    assert!(profile["memory_unknown"].as_str().unwrap().contains("standard input"));
+    assert!(profile["synthetic"].is_null() && profile["methods"][4]["peak_bytes"].is_null());
+    assert!(text(&run.stderr).contains("memory is not known"));
+}
+
+#[test]
+fn bad_arguments_are_errors_and_write_nothing() {
+    let folder = folder();
+    let input = write(folder.path(), "in.jsonl", &rows());
+    let out = folder.path().join("out.json");
+    let out = out.to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 11] = [
+        (&["--json", out], 2, "FILES"),
+        (&["--synthetic", "6x32x8", "--json", out], 2, "6x32x8x50"),
+        (&["--synthetic", "0x1x1x1", "--json", out], 2, "from 1"),
+        (&["--synthetic", "9999x9999x9x50", "--json", out], 2, "the limit is 50000000"),
+        (&["--synthetic", "1x1x1x1", &input, "--json", out], 2, "cannot be used with"),
+        (&[&input, "--repeat", "0", "--json", out], 2, "--repeat"),
+        (&[&input, "--step-seconds", "0", "--json", out], 2, "above 0"),
+        (&[&input, "--step-seconds", "nan", "--json", out], 2, "above 0"),
+        (&[&input, "--grouping", "exact", "--json", out], 1, "each grouping is measured"),
+        (&[&input, "--json", out, "--trace", out], 1, "two outputs"),
+        (&[&input, "--json", &input], 1, "is an input"),
+    ];
+    for (args, code, word) in cases {
+        let run = hunkwise(&[&["profile"], args].concat());
+        let stderr = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(word), "{args:?} does not say {word}: {stderr}");
+        assert!(!Path::new(out).exists(), "{args:?} wrote a file");
+    }
+    assert_eq!(std::fs::read_to_string(&input).unwrap(), rows());
+}
+
+#[test]
+fn every_field_of_a_profile_is_documented() {
+    fn names(value: &Value, into: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(fields) => {
+                into.extend(fields.keys().cloned());
+                fields.values().for_each(|value| names(value, into));
+            }
+            Value::Array(items) => items.iter().for_each(|item| names(item, into)),
+            _ => {}
+        }
+    }
+    let run = hunkwise(&[
+        "profile",
+        "--synthetic",
+        "1x2x1x5",
+        "--repeat",
+        "1",
+        "--growth",
+        "--json",
+        "-",
+    ]);
+    let profile: Value = serde_json::from_slice(&run.stdout).expect("JSON");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/output.md");
+    let docs = std::fs::read_to_string(docs).expect("docs/output.md");
+    let section = docs.split("## Profile").nth(1).expect("a section on profiles");
+    let section = section.split("\n## ").next().expect("its text");
+    let mut fields = BTreeSet::new();
+    names(&profile, &mut fields);
+    assert!(fields.len() > 25, "{fields:?}");
+    for field in fields {
+        let is_named = section.contains(&format!("`{field}`"))
+            || ["methods", "stages", "growth", "synthetic"]
+                .iter()
+                .any(|list| section.contains(&format!("`{list}[].{field}`")));
+        assert!(is_named, "docs/output.md lacks `{field}`");
+    }
+}
