@@ -160,7 +160,11 @@ fn credit_task(
         });
     }
     diagnostics.seconds.projection = clock.lap();
-    diagnostics.set_advantages(&episode_of, &scores, &episode.counts, &diff, step.as_ref());
+    diagnostics.set_episode(&episode_of, &scores, episode.counts);
+    diagnostics.set_diff(&diff, &groups);
+    if let Some(step) = &step {
+        diagnostics.set_step(step, &returns);
+    }
     diagnostics.set_selection(&found.selection);
     let notes = std::mem::take(&mut found.notes);
     let roots = std::mem::take(&mut found.roots);
