@@ -5,10 +5,12 @@
 
 mod config;
 mod diagnostics;
+mod distribution;
 mod result;
 
 pub use config::{Config, Grouping};
-pub use diagnostics::{Advantages, Diagnostics, Distribution, Seconds};
+pub use diagnostics::{Advantages, Diagnostics, Seconds};
+pub use distribution::Distribution;
 pub use result::{
     Credit, Group, Member, RootView, TaskCredit, TrajectoryCredit, TurnNote, TurnRef,
 };
