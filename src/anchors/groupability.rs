@@ -1,4 +1,9 @@
 //! Groupability: how much a candidate is worth as the centre of a group, from its size and its occurrences.
+//!
+//! `exp` and `log` are libm's in Rust, not the system's: their last bit decides near-ties, and must be the same on
+//! every machine.
+
+use libm::{exp, log};
 
 use super::{AnchorConfig, Groupability};
 
@@ -10,9 +15,9 @@ pub fn groupability(config: &AnchorConfig, mean_lines: f64, n: usize) -> f64 {
     let size = mean_lines / config.s0;
     let others = (n - 1) as f64 / config.g0;
     match config.groupability {
-        Groupability::Exponential => (1.0 - (-size).exp()) * (1.0 - (-others).exp()),
+        Groupability::Exponential => (1.0 - exp(-size)) * (1.0 - exp(-others)),
         Groupability::Additive => size + others,
-        Groupability::Log => (1.0 + size).ln() * (1.0 + others).ln(),
+        Groupability::Log => log(1.0 + size) * log(1.0 + others),
         Groupability::Linear => size * others,
     }
 }

@@ -9,50 +9,9 @@ use crate::anchors::Selection;
 use crate::code::{TaskCode, Windows};
 use crate::edits::{Edit, EditType};
 use crate::params::GroupCounts;
-use crate::pipeline::TaskCredit;
+use crate::pipeline::{Distribution, Group, TaskCredit};
 use crate::rollout::Sequence;
 use crate::similarity::Occurrences;
-
-/// Least, mean and greatest of some values; all 0 when there are none.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub struct Distribution {
-    /// How many values.
-    pub n: u64,
-    /// Least.
-    pub min: f64,
-    /// Mean; 0 for none.
-    pub mean: f64,
-    /// Greatest.
-    pub max: f64,
-    #[serde(skip)]
-    sum: f64,
-}
-
-impl Distribution {
-    /// Takes one value in; one that is not finite (a spread of rewards near the largest floats) is left out.
-    pub fn add(&mut self, value: f64) {
-        if !value.is_finite() {
-            return;
-        }
-        self.min = if self.n == 0 { value } else { self.min.min(value) };
-        self.max = if self.n == 0 { value } else { self.max.max(value) };
-        self.n += 1;
-        self.sum += value;
-        self.mean = self.sum / self.n as f64;
-    }
-
-    /// Takes the values of another in.
-    pub fn merge(&mut self, other: &Distribution) {
-        if other.n == 0 {
-            return;
-        }
-        self.min = if self.n == 0 { other.min } else { self.min.min(other.min) };
-        self.max = if self.n == 0 { other.max } else { self.max.max(other.max) };
-        self.n += other.n;
-        self.sum += other.sum;
-        self.mean = self.sum / self.n as f64;
-    }
-}
 
 /// Seconds of work per stage, added up over tasks (tasks run side by side, so they can exceed `wall`).
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -177,7 +136,7 @@ pub struct Diagnostics {
     pub similarity: Distribution,
     /// Latest minus earliest turn number inside a group: with gamma below 1, a wide one compares unlike returns.
     pub turn_spread: Distribution,
-    /// Greatest minus least return inside a group.
+    /// Greatest minus least return inside a group; groups without a return are left out.
     pub return_spread: Distribution,
     /// Time per stage.
     pub seconds: Seconds,
@@ -388,21 +347,23 @@ impl TaskDiagnostics {
             .sum::<u64>();
     }
 
-    /// Takes the figures of all advantages in. `episode` and `scores` have one entry per trajectory.
-    pub(super) fn set_advantages(
+    /// Takes the figures of the episode advantages in. Both lists have one entry per trajectory.
+    pub(super) fn set_episode(
         &mut self,
         episode: &[f32],
         scores: &[Option<f64>],
-        episode_counts: &GroupCounts,
-        diff: &DiffAdvantages,
-        step: Option<&StepAdvantages>,
+        counts: GroupCounts,
     ) {
-        let scored: Vec<f32> =
-            episode.iter().zip(scores).filter(|(_, s)| s.is_some()).map(|(a, _)| *a).collect();
-        self.episode =
-            Advantages::new(*episode_counts, std::iter::once((scored.as_slice(), episode.len())));
-        let groups = diff.values.iter().map(|values| (values.as_slice(), values.len()));
-        self.diff = Advantages::new(diff.counts, groups);
+        let members = episode.iter().copied().zip(scores.iter().copied());
+        self.episode = Advantages::new(counts, std::iter::once(members));
+    }
+
+    /// Takes the figures of the diff advantages in. `groups` are those of `diff`.
+    pub(super) fn set_diff(&mut self, diff: &DiffAdvantages, groups: &[Group]) {
+        let members = |group: &Group| -> Vec<(f32, Option<f64>)> {
+            group.members.iter().map(|member| (member.advantage, member.turn_return)).collect()
+        };
+        self.diff = Advantages::new(diff.counts, groups.iter().map(members));
         self.diff_within =
             Weighted { sum: diff.mean_abs_within * n_scored(diff), n: n_scored(diff) };
         self.diff_contrast =
@@ -410,18 +371,19 @@ impl TaskDiagnostics {
         self.n_no_outside = diff.n_no_outside as u64;
         for group in &diff.groups {
             self.turn_spread.add(f64::from(group.turn_range.1 - group.turn_range.0));
-            self.return_spread.add(group.return_range.1 - group.return_range.0);
+            if group.n_scored > 0 {
+                self.return_spread.add(group.return_range.1 - group.return_range.0);
+            }
         }
-        if let Some(step) = step {
-            let values: Vec<Vec<f32>> = step
-                .groups
-                .iter()
-                .map(|turns| turns.iter().map(|&turn| step.values[turn as usize]).collect())
-                .collect();
-            self.step =
-                Advantages::new(step.counts, values.iter().map(|v| (v.as_slice(), v.len())));
-            self.n_without_observation = step.n_without_observation as u64;
-        }
+    }
+
+    /// Takes the figures of the step advantages in. `returns` has one entry per turn of the task.
+    pub(super) fn set_step(&mut self, step: &StepAdvantages, returns: &[Option<f64>]) {
+        let members = |turns: &Vec<u32>| -> Vec<(f32, Option<f64>)> {
+            turns.iter().map(|&turn| (step.values[turn as usize], returns[turn as usize])).collect()
+        };
+        self.step = Advantages::new(step.counts, step.groups.iter().map(members));
+        self.n_without_observation = step.n_without_observation as u64;
     }
 }
 
@@ -448,13 +410,21 @@ impl Weighted {
 }
 
 impl Advantages {
-    fn new<'a>(counts: GroupCounts, groups: impl Iterator<Item = (&'a [f32], usize)>) -> Self {
+    /// `groups` has the advantage of each member, and the value that it comes from: `None` for an unscored one.
+    fn new(
+        counts: GroupCounts,
+        groups: impl Iterator<Item: IntoIterator<Item = (f32, Option<f64>)>>,
+    ) -> Self {
         let mut advantages = Advantages { counts, ..Advantages::default() };
-        for (values, size) in groups {
-            advantages.size.add(size as f64);
-            for value in values {
-                advantages.magnitude.add(f64::from(value.abs()));
+        for group in groups {
+            let mut size = 0u32;
+            for (advantage, value) in group {
+                size += 1;
+                if value.is_some() {
+                    advantages.magnitude.add(f64::from(advantage.abs()));
+                }
             }
+            advantages.size.add(f64::from(size));
         }
         advantages
     }

@@ -5,10 +5,12 @@
 
 mod config;
 mod diagnostics;
+mod distribution;
 mod result;
 
 pub use config::{Config, Grouping};
-pub use diagnostics::{Advantages, Diagnostics, Distribution, Seconds};
+pub use diagnostics::{Advantages, Diagnostics, Seconds};
+pub use distribution::Distribution;
 pub use result::{
     Credit, Group, Member, RootView, TaskCredit, TrajectoryCredit, TurnNote, TurnRef,
 };
@@ -178,7 +180,11 @@ fn credit_task(
         });
     }
     diagnostics.seconds.projection = clock.lap("projection");
-    diagnostics.set_advantages(&episode_of, &scores, &episode.counts, &diff, step.as_ref());
+    diagnostics.set_episode(&episode_of, &scores, episode.counts);
+    diagnostics.set_diff(&diff, &groups);
+    if let Some(step) = &step {
+        diagnostics.set_step(step, &returns);
+    }
     diagnostics.set_selection(&found.selection);
     let notes = std::mem::take(&mut found.notes);
     let roots = std::mem::take(&mut found.roots);

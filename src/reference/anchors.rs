@@ -21,9 +21,9 @@ pub fn groupability(config: &AnchorConfig, mean_lines: f64, n: usize) -> f64 {
     let l = mean_lines / config.s0;
     let m = (n - 1) as f64 / config.g0;
     match config.groupability {
-        Groupability::Exponential => (1.0 - f64::exp(-l)) * (1.0 - f64::exp(-m)),
+        Groupability::Exponential => (1.0 - libm::exp(-l)) * (1.0 - libm::exp(-m)),
         Groupability::Additive => l + m,
-        Groupability::Log => f64::ln(1.0 + l) * f64::ln(1.0 + m),
+        Groupability::Log => libm::log(1.0 + l) * libm::log(1.0 + m),
         Groupability::Linear => l * m,
     }
 }

@@ -178,3 +178,39 @@ fn diagnostics_count_what_the_credit_holds() {
     assert_eq!(of("hunkwise/trajectories"), 10.0);
     assert!(metrics.iter().all(|(_, value)| value.is_finite()));
 }
+
+#[test]
+fn figures_of_advantages_are_over_scored_members() {
+    let shared = replace("a.py", "pass", &["return compute(values, scale=2)"]);
+    let unscored = |trajectory: &str, text: &str| {
+        let mut row = row("t", trajectory, 0, text, 0.0);
+        row.sequence.turns[0].reward = None;
+        row
+    };
+    // A group of the returns 1, 0 and none; and one in which no member has a return.
+    let other = replace("b.py", "break", &["raise RuntimeError('some other day')"]);
+    let mut batch = batch(vec![
+        row("t", "1", 0, &shared, 1.0),
+        row("t", "2", 0, &shared, 0.0),
+        unscored("3", &shared),
+        unscored("4", &other),
+        unscored("5", &other),
+    ]);
+    for trajectory in &mut batch.tasks[0].trajectories {
+        for turn in trajectory.sequences.iter_mut().flat_map(|sequence| &mut sequence.turns) {
+            turn.observation = Some("the same".into());
+        }
+    }
+    let mut config = Config::default();
+    config.advantage.step = StepGroups::Exact;
+    let d = credit(&Device::cpu(), &batch, &config).unwrap().diagnostics;
+
+    // What is added and what is taken out, twice.
+    assert_eq!(d.diff.counts.n_groups, 4);
+    assert_eq!((d.diff.size.n, d.diff.size.min, d.diff.size.max), (4, 2.0, 3.0));
+    assert_eq!((d.diff.magnitude.n, d.diff.magnitude.min, d.diff.magnitude.mean), (4, 0.5, 0.5));
+    assert_eq!(d.diff_within, d.diff.magnitude.mean);
+    assert_eq!((d.return_spread.n, d.return_spread.min, d.return_spread.max), (2, 1.0, 1.0));
+    assert_eq!((d.step.size.n, d.step.size.max, d.step.magnitude.n), (1, 5.0, 2));
+    assert_eq!((d.episode.size.max, d.episode.magnitude.n), (5.0, 2));
+}
