@@ -38,6 +38,23 @@ impl LeastLcs {
     pub(crate) fn of(&self, sum: usize) -> u32 {
         self.least[sum]
     }
+
+    /// The least LCS for each sum from 0.
+    #[inline]
+    pub(crate) fn all(&self) -> &[u32] {
+        &self.least
+    }
+}
+
+/// Two items that match, `a < b`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Match {
+    /// The lower index.
+    pub a: u32,
+    /// The higher index.
+    pub b: u32,
+    /// Length of their longest common subsequence, in code tokens.
+    pub lcs: u32,
 }
 
 /// How a value becomes an advantage inside its group.

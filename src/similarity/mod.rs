@@ -17,6 +17,7 @@ pub use pairs::{Ragged, indel_similarity, lcs, pair_similarity};
 
 use crate::code::Span;
 use crate::error::{Error, Result};
+pub use crate::params::Match;
 
 /// When two windows match.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -70,17 +71,6 @@ fn check_eta(op: &'static str, eta: f64) -> Result<()> {
     }
     let expected = "above 0 and at most 1";
     Err(Error::Config { op, name: "eta", got: eta.to_string(), expected })
-}
-
-/// Two items that match, `a < b`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Match {
-    /// The lower index.
-    pub a: u32,
-    /// The higher index.
-    pub b: u32,
-    /// Length of their longest common subsequence, in code tokens.
-    pub lcs: u32,
 }
 
 /// The best-matching window of one turn for one candidate.

@@ -91,17 +91,19 @@ pub fn matches(
     let mut result: Vec<Match> = vec![];
     for starts in starts_by_type(code, windows) {
         let memory = config.memory_limit.saturating_sub(size_of_val(result.as_slice()) as u64);
-        let rows = match device {
+        let of_type = match device {
             Device::Cpu(host) => {
-                cpu::matching_pairs(host.simd(), &starts.as_set(code), threshold, memory)?
+                let set = starts.as_set(code);
+                cpu::matching_pairs(host.simd(), &set, threshold, &starts.candidates, memory)?
             }
         };
-        result.extend(rows.into_iter().map(|(a, b, lcs)| {
-            let (a, b) = (starts.candidates[a as usize], starts.candidates[b as usize]);
-            Match { a: a.min(b), b: a.max(b), lcs }
-        }));
+        // Candidates are numbered by edit type first, so the matches of a type come after those of the type before.
+        if result.is_empty() {
+            result = of_type;
+        } else {
+            result.extend(of_type);
+        }
     }
-    result.sort_unstable();
     Ok(result)
 }
 

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use crate::backend::cpu::window_similarity::{Start, WindowSet};
+use crate::backend::cpu::window_similarity::{Start, WORD_TOKENS, WindowSet};
 use crate::code::{Span, TaskCode, Windows};
 use crate::edits::EditType;
 use crate::error::{Error, Result};
@@ -96,7 +96,7 @@ impl Starts {
         let n_words = |raw: Raw| {
             let last = raw.first_line + raw.n_lines;
             (code.line_tokens[last as usize] - code.line_tokens[raw.first_line as usize])
-                .div_ceil(64)
+                .div_ceil(WORD_TOKENS as u32)
         };
         distinct.sort_by_key(|&raw| {
             (n_words(raws[raw].0), raws[raw].0.first_line, raws[raw].0.n_lines)

@@ -237,8 +237,8 @@ fn errors_say_what_is_wrong() {
         message,
         "similarity: `embedding_weight` is 0.5; it must be 0 when no line vectors are given"
     );
-    let message = run(SimilarityConfig { memory_limit: 31, ..config });
-    assert!(message.contains("needs 32, the limit is 31; raise `memory_limit`"), "{message}");
+    let message = run(SimilarityConfig { memory_limit: 15, ..config });
+    assert!(message.contains("needs 16, the limit is 15; raise `memory_limit`"), "{message}");
 
     let mut table = vec![0f32; 16];
     table[9] = f32::INFINITY;
@@ -259,7 +259,7 @@ fn errors_say_what_is_wrong() {
     }
 }
 
-/// Each pair of the list takes 12 bytes, three times while it grows.
+/// Each pair of the list takes 12 bytes, twice while it is sorted.
 #[test]
 fn a_list_of_pairs_beyond_the_limit_is_an_error_with_its_length() {
     let add = [
@@ -275,27 +275,27 @@ fn a_list_of_pairs_beyond_the_limit_is_an_error_with_its_length() {
             .map(|pairs| pairs.len())
             .map_err(|e| e.to_string())
     };
-    assert_eq!(run(&add, 4 * 36), Ok(4));
+    assert_eq!(run(&add, 4 * 24), Ok(4));
     assert_eq!(
-        run(&add, 4 * 36 - 1).unwrap_err(),
+        run(&add, 4 * 24 - 1).unwrap_err(),
         "matches: the list of matching pairs (pairs) needs 4, the limit is 3; raise `memory_limit`, raise `eta`, or \
          ask for the occurrences instead"
     );
     // What was found for one edit type (4 pairs of 12 bytes) counts against the next.
     let delete = add.clone().map(|(turn, _, lines)| (turn, Delete, lines));
     let both = [add, delete].concat();
-    assert_eq!(run(&both, 4 * 36 + 4 * 12), Ok(8));
-    assert!(run(&both, 4 * 36 + 4 * 12 - 1).unwrap_err().contains("needs 4, the limit is 3"));
+    assert_eq!(run(&both, 4 * 24 + 4 * 12), Ok(8));
+    assert!(run(&both, 4 * 24 + 4 * 12 - 1).unwrap_err().contains("needs 4, the limit is 3"));
 }
 
-/// Two lines in two turns: products of 2 x 2 lines (4 bytes), squares of 2 windows (8 bytes), sums for up to 4 windows
-/// over 3 bounds of lines (8 bytes), and then 1 window at a time with 2 cells (16 bytes).
+/// Two lines in two turns: products of 2 x 2 lines (4 bytes); square, root and rounded roots of 2 windows (24 bytes); sums
+/// for 2 windows over 3 bounds of lines and 8 more (8 bytes), and then 1 window at a time with 2 cells (16 bytes).
 #[test]
 fn line_vectors_beyond_the_limit_are_an_error_with_their_bytes() {
     let code = task(&[(0, Add, vec![vec![1]]), (1, Add, vec![vec![2]])]);
     let windows = Windows::all(&code, 32).unwrap();
     let vectors = LineVectors::new(8, vec![1; 16]).unwrap();
-    let products = 16 + 16 + 96;
+    let products = 16 + 48 + 176;
     let run = |memory_limit| {
         let config =
             SimilarityConfig { embedding_weight: 1.0, memory_limit, ..SimilarityConfig::default() };
@@ -308,7 +308,7 @@ fn line_vectors_beyond_the_limit_are_an_error_with_their_bytes() {
     assert!(run(products + 31).unwrap_err().contains("needs 32, the limit is 31"));
     assert!(run(products).unwrap_err().contains("needs 32, the limit is 0"));
     let message = run(products - 1).unwrap_err();
-    assert!(message.contains("products of line vectors (bytes) needs 128, the limit is 127"));
+    assert!(message.contains("products of line vectors (bytes) needs 240, the limit is 239"));
 }
 
 /// The sums of products over all lines of the task go past i64, those over the lines of a root do not.

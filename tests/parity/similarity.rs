@@ -1,4 +1,4 @@
-//! Similarity against its plain reference: scalar and AVX2, one thread and two, with and without embeddings.
+//! Similarity against its plain reference: every SIMD set, one thread and two, with and without embeddings.
 
 #[path = "../support/tasks.rs"]
 mod tasks;
@@ -14,7 +14,11 @@ use tasks::{Random, Shape, random_task, task};
 
 /// Every way to run: instructions x threads.
 fn everywhere(check: impl Fn(&Device) + Sync) {
-    for simd in [Simd::Scalar, Simd::Avx2] {
+    for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
+        if simd > Simd::detect() {
+            println!("skipped: {simd:?} is not on this processor");
+            continue;
+        }
         for n_threads in [1, 2] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
             pool.install(|| check(&Device::Cpu(Cpu::with_simd(simd))));
@@ -118,6 +122,55 @@ fn whole_roots_longer_than_any_window() {
     }
 }
 
+/// The turns of a window take several words of bits, and many windows stand in the same turns.
+#[test]
+fn more_than_64_turns() {
+    let mut random = Random(12);
+    for n_turns in [64, 65, 150] {
+        let shape = Shape { n_turns, max_root_lines: 4, n_lines: 4, n_types: 1, ..SMALL };
+        let code = random_task(&mut random, shape);
+        check(&code, &Windows::all(&code, 3).unwrap(), None, &with_eta(0.75));
+    }
+}
+
+/// Windows of the same tokens on other lines have similarity 1 without being one candidate.
+#[test]
+fn the_same_tokens_on_other_lines() {
+    use hunkwise::edits::EditType::Add;
+    let mut random = Random(13);
+    for _ in 0..20 {
+        let mut roots = vec![];
+        for turn in 0..6 {
+            let (mut lines, mut next) = (vec![], 0);
+            while next < 8 {
+                let end = (next + 1 + random.below(4) as u32).min(8);
+                lines.push((next..end).map(|t| t % 3).collect());
+                next = end;
+            }
+            roots.push((turn, Add, lines));
+        }
+        let code = task(&roots);
+        check(&code, &Windows::all(&code, 32).unwrap(), None, &with_eta(0.8));
+    }
+}
+
+#[test]
+fn lines_without_tokens() {
+    use hunkwise::edits::EditType::Add;
+    let code = task(&[
+        (0, Add, vec![vec![], vec![1, 2], vec![]]),
+        (1, Add, vec![vec![], vec![], vec![1, 2]]),
+        (2, Add, vec![vec![1], vec![]]),
+    ]);
+    let windows = Windows::all(&code, 32).unwrap();
+    for eta in [0.5, 1.0] {
+        check(&code, &windows, None, &with_eta(eta));
+    }
+    let vectors = LineVectors::hashed(&code, 8).unwrap();
+    let config = SimilarityConfig { embedding_weight: 0.8, ..with_eta(0.8) };
+    check(&code, &windows, Some(&vectors), &config);
+}
+
 /// Windows of more lines than the walk keeps states for. The lines repeat, so that there are few distinct windows.
 #[test]
 fn windows_of_more_than_64_lines() {
@@ -206,6 +259,28 @@ fn with_vectors_of_zeros_and_extremes() {
         let windows = Windows::all(&code, 32).unwrap();
         for embedding_weight in [0.3, 1.0] {
             let config = SimilarityConfig { embedding_weight, ..with_eta(0.7) };
+            check(&code, &windows, Some(&vectors), &config);
+        }
+    }
+}
+
+/// Cosines close to one another, and so bounds that reject many pairs before the LCS; products beyond 32 bits too.
+#[test]
+fn with_embeddings_that_decide() {
+    let mut random = Random(14);
+    let shape = Shape { max_root_lines: 24, n_lines: 15, n_types: 1, ..SMALL };
+    for round in 0..8 {
+        let code = random_task(&mut random, shape);
+        let windows = Windows::all(&code, [4, 32][round % 2]).unwrap();
+        let n_lines = code.line_ids.iter().max().map_or(0, |&id| id as usize + 1);
+        let vectors = if round % 4 < 2 {
+            LineVectors::hashed(&code, 64).unwrap()
+        } else {
+            let data = (0..n_lines * 256).map(|_| 120 + random.below(8) as i8).collect();
+            LineVectors::new(256, data).unwrap()
+        };
+        for (embedding_weight, eta) in [(0.6, 0.9), (0.8, 0.95), (1.0, 0.9), (1.0, 1.0)] {
+            let config = SimilarityConfig { embedding_weight, ..with_eta(eta) };
             check(&code, &windows, Some(&vectors), &config);
         }
     }

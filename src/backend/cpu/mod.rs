@@ -11,16 +11,27 @@ pub(crate) mod window_similarity;
 pub enum Simd {
     /// Plain Rust, on every architecture.
     Scalar,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2, POPCNT, BMI1 and BMI2.
     Avx2,
+    /// x86-64 with AVX-512 F, BW and VPOPCNTDQ on top.
+    Avx512,
 }
 
 impl Simd {
     /// The widest set that this processor has.
     pub fn detect() -> Self {
         #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            return Simd::Avx2;
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2");
+            let avx512 = is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512vpopcntdq");
+            if avx2 {
+                return if avx512 { Simd::Avx512 } else { Simd::Avx2 };
+            }
         }
         Simd::Scalar
     }

@@ -14,29 +14,39 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod bags;
 mod best;
+mod best_lexical;
+mod blended;
 mod judge;
 mod lanes;
 pub(crate) mod limits;
+mod pair_list;
 mod patterns;
 mod scalar;
 mod walk;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use super::Simd;
-use crate::error::{Error, Result};
-use best::BestTable;
-use judge::{Blended, Judge, Lexical};
-use lanes::{Kernel, N_LANES};
+use crate::error::Result;
+use crate::params::Match;
+use bags::Bag;
+use best::{BestSink, BestTable, Key, Layout, Places};
+use best_lexical::{LexicalSink, Narrow};
+use blended::Blended;
+use judge::{Judge, Lexical, NearRows};
+use lanes::{Cut, Kernel, N_LANES, READ_ROWS};
 use limits::Limits;
+use pair_list::{PairList, PairSink};
 use walk::Walker;
 
-pub(crate) use judge::LineVectorTable;
+pub(crate) use blended::LineVectorTable;
+pub(crate) use lanes::WORD_TOKENS;
 
 /// A line of the task and the lines after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +57,8 @@ pub(crate) struct Start {
 
 /// The distinct windows of one edit type as rows of distinct starts, in flat arrays.
 ///
-/// With N lines, S starts and W rows. Starts are in ascending order of `ceil(tokens / 64)`.
+/// With N lines, S starts and W rows. Starts are in ascending order of
+/// `ceil(tokens / WORD_TOKENS)`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WindowSet<'a> {
     /// Tokens of all lines, each below `n_symbols`.
@@ -69,7 +80,7 @@ pub(crate) struct WindowSet<'a> {
     pub(crate) text_shared: &'a [u32],
     /// W+1 offsets into the places: the first place of the row in each turn that has one, by turn.
     pub(crate) row_places: &'a [u32],
-    /// Turn of each place, below `n_turns`.
+    /// Turn of each place, below `n_turns`; ascending in a row.
     pub(crate) place_turns: &'a [u32],
     /// Rank of each place among all places.
     pub(crate) place_ranks: &'a [u32],
@@ -79,6 +90,10 @@ pub(crate) struct WindowSet<'a> {
 impl<'a> WindowSet<'a> {
     fn rows_of(&self, start: usize) -> Range<usize> {
         self.start_rows[start] as usize..self.start_rows[start + 1] as usize
+    }
+
+    fn rows_of_starts(&self, starts: Range<usize>) -> Range<usize> {
+        self.start_rows[starts.start] as usize..self.start_rows[starts.end] as usize
     }
 
     fn tokens_of_line(&self, line: usize) -> &'a [u32] {
@@ -107,9 +122,35 @@ impl<'a> WindowSet<'a> {
 struct Prepared {
     /// A line of the task for each line id.
     line_of_id: Vec<u32>,
+    /// Tokens of each row, and zeros for a look at [`READ_ROWS`] rows from any one on.
     row_tokens: Vec<u32>,
     row_start: Vec<u32>,
+    /// Where each row ends in the words of its start; as many as `row_tokens`.
+    row_cuts: Vec<Cut>,
+    /// For each row, the end of the rows of its start from it on that stand in the same turns.
+    class_ends: Vec<u32>,
+    /// The cut for each number of tokens.
+    cuts: Vec<Cut>,
+    bin_of: Vec<u8>,
+    /// Bag of each row.
+    bags: Vec<Bag>,
+    /// The starts in the order in which texts are walked.
+    texts: Vec<Text>,
     limits: Limits,
+}
+
+/// A start as text.
+#[derive(Debug, Clone, Copy)]
+struct Text {
+    start: u32,
+    /// First lines shared with the text before.
+    n_shared: u32,
+    first_line: u32,
+    first_row: u32,
+    end_row: u32,
+    /// Tokens of the first row and of the last.
+    least_tokens: u32,
+    most_tokens: u32,
 }
 
 impl Prepared {
@@ -128,23 +169,68 @@ impl Prepared {
                 row_start.push(start as u32);
             }
         }
-        let longest = row_tokens.iter().copied().max().unwrap_or(0);
+        let longest = row_tokens.iter().copied().max().unwrap_or(0) as usize;
+        let cuts: Vec<Cut> = (0..=longest).map(Cut::at).collect();
+        let texts = set.text_order.iter().zip(set.text_shared).map(|(&start, &n_shared)| {
+            let rows = set.rows_of(start as usize);
+            let tokens = &row_tokens[rows.clone()];
+            Text {
+                start,
+                n_shared,
+                first_line: set.starts[start as usize].first_line,
+                first_row: rows.start as u32,
+                end_row: rows.end as u32,
+                least_tokens: tokens.first().copied().unwrap_or(0),
+                most_tokens: tokens.last().copied().unwrap_or(0),
+            }
+        });
+        let texts = texts.collect();
+        let mut class_ends: Vec<u32> = (1..=row_tokens.len() as u32).collect();
+        for row in (1..row_tokens.len()).rev() {
+            let turns_of = |row| set.places_of(row).map(|(turn, _)| turn);
+            if row_start[row] == row_start[row - 1] && turns_of(row).eq(turns_of(row - 1)) {
+                class_ends[row - 1] = class_ends[row];
+            }
+        }
+        let bin_of = bags::bins_by_frequency(set);
+        row_tokens.resize(row_tokens.len() + READ_ROWS, 0);
+        let row_cuts = row_tokens.iter().map(|&n| cuts[n as usize]).collect();
         Prepared {
             line_of_id,
+            class_ends,
+            row_cuts,
+            cuts,
+            bags: bags::bags_of_rows(set, &bin_of),
+            bin_of,
+            texts,
             row_tokens,
             row_start,
-            limits: Limits::new(lexical_eta, longest as usize),
+            limits: Limits::new(lexical_eta, longest),
         }
     }
 }
 
-/// Two rows that match.
-#[derive(Debug, Clone, Copy)]
-struct Hit<S> {
-    a: u32,
-    b: u32,
-    lcs: u32,
-    score: S,
+/// Takes what one thread finds.
+trait Sink {
+    /// From now on the patterns are these starts.
+    fn begin(&mut self, group: Range<usize>);
+    /// From now on the text is this start. Which of its rows may match, if that is known; see
+    /// [`JudgeState::near_rows`].
+    fn begin_text<K: Kernel>(&mut self, kernel: K, text: usize) -> Option<NearRows>;
+    /// The LCS of row `b` of the text with `n_rows` rows of one pattern, from `first_a` on; what follows in `lcs` is 0.
+    /// Rows of a text come in ascending order.
+    fn take<K: Kernel>(
+        &mut self,
+        kernel: K,
+        b: usize,
+        first_a: usize,
+        n_rows: usize,
+        lcs: &[u32; READ_ROWS],
+    );
+    /// The text is done.
+    fn end_text(&mut self);
+    /// The patterns are done.
+    fn end(&mut self);
 }
 
 /// How two rows are compared with eta.
@@ -177,24 +263,25 @@ pub(crate) fn best_per_turn(
     match threshold.embedding {
         None => best_with(simd, set, &Lexical { eta: threshold.eta }, memory, sink),
         Some((weight, vectors)) => {
-            let blended = Blended::new(set, vectors, weight, threshold.eta, memory)?;
+            let blended = Blended::new(simd, set, vectors, weight, threshold.eta, memory)?;
             best_with(simd, set, &blended, memory - blended.bytes().min(memory), sink)
         }
     }
 }
 
-/// All pairs of rows that match, as (row, row, LCS) in no particular order; the rows of a pair too are in no order.
+/// All pairs of rows that match, sorted, under the numbers of their rows. `numbers` has one for each row, no two equal.
 pub(crate) fn matching_pairs(
     simd: Simd,
     set: &WindowSet<'_>,
     threshold: Threshold<'_>,
+    numbers: &[u32],
     memory: u64,
-) -> Result<Vec<(u32, u32, u32)>> {
+) -> Result<Vec<Match>> {
     match threshold.embedding {
-        None => pairs_with(simd, set, &Lexical { eta: threshold.eta }, memory),
+        None => pairs_with(simd, set, &Lexical { eta: threshold.eta }, numbers, memory),
         Some((weight, vectors)) => {
-            let blended = Blended::new(set, vectors, weight, threshold.eta, memory)?;
-            pairs_with(simd, set, &blended, memory - blended.bytes().min(memory))
+            let blended = Blended::new(simd, set, vectors, weight, threshold.eta, memory)?;
+            pairs_with(simd, set, &blended, numbers, memory - blended.bytes().min(memory))
         }
     }
 }
@@ -204,15 +291,45 @@ fn best_with<J: Judge>(
     set: &WindowSet<'_>,
     judge: &J,
     memory: u64,
+    sink: impl FnMut(usize, &[BestPlace]),
+) -> Result<()> {
+    let prepared = &Prepared::new(set, judge.lexical_eta());
+    let places = &Places::new(set, prepared);
+    let wide = Layout::new(set);
+    if J::IS_LEXICAL
+        && let Some(narrow) = Narrow::new(set, prepared)
+    {
+        let walk = |block: &Range<usize>, table: &BestTable<u64>| {
+            walk_block(simd, set, prepared, block, || {
+                LexicalSink::new(set, prepared, places, narrow, table)
+            });
+        };
+        return best_in_blocks(set, prepared, places, narrow, memory, walk, sink);
+    }
+    let walk = |block: &Range<usize>, table: &BestTable<u128>| {
+        walk_block(simd, set, prepared, block, || {
+            BestSink::new(set, prepared, places, judge.state(set, prepared), table)
+        });
+    };
+    best_in_blocks(set, prepared, places, wide, memory, walk, sink)
+}
+
+/// Fills a table for as many starts as fit, drains it, and goes on with the next ones.
+fn best_in_blocks<K: Key>(
+    set: &WindowSet<'_>,
+    prepared: &Prepared,
+    places: &Places,
+    layout: K::Layout,
+    memory: u64,
+    walk: impl Fn(&Range<usize>, &BestTable<K>),
     mut sink: impl FnMut(usize, &[BestPlace]),
 ) -> Result<()> {
-    let prepared = Prepared::new(set, judge.lexical_eta());
     let mut first = 0;
     while first < set.starts.len() {
-        let block = BestTable::<J::Score>::block(set, first, memory)?;
-        let table = BestTable::<J::Score>::new(set, &prepared, block.clone());
-        walk_block(simd, set, &prepared, judge, &block, |hits| table.update(set, &prepared, hits));
-        table.drain(set, &mut sink);
+        let block = BestTable::<K>::block(set, first, memory)?;
+        let table = BestTable::new(set, prepared, places, block.clone(), layout);
+        walk(&block, &table);
+        table.drain(set, prepared, places, &mut sink);
         first = block.end;
     }
     Ok(())
@@ -222,46 +339,63 @@ fn pairs_with<J: Judge>(
     simd: Simd,
     set: &WindowSet<'_>,
     judge: &J,
+    numbers: &[u32],
     memory: u64,
-) -> Result<Vec<(u32, u32, u32)>> {
-    let prepared = Prepared::new(set, judge.lexical_eta());
-    let pairs = Mutex::new(vec![]);
-    let n_pairs = AtomicU64::new(0);
-    // A growing vector holds up to twice its content, and three times while it moves.
-    let limit = memory / (3 * size_of::<(u32, u32, u32)>() as u64);
-    walk_block(simd, set, &prepared, judge, &(0..set.starts.len()), |hits| {
-        let n_so_far = n_pairs.fetch_add(hits.len() as u64, Relaxed) + hits.len() as u64;
-        if n_so_far <= limit {
-            let mut pairs = pairs.lock().unwrap_or_else(PoisonError::into_inner);
-            pairs.extend(hits.iter().map(|hit| (hit.a, hit.b, hit.lcs)));
-        }
+) -> Result<Vec<Match>> {
+    let prepared = &Prepared::new(set, judge.lexical_eta());
+    let list = PairList::new(numbers, memory);
+    let narrow = if J::IS_LEXICAL { Narrow::new(set, prepared) } else { None };
+    walk_block(simd, set, prepared, &(0..set.starts.len()), || {
+        PairSink::new(set, prepared, judge.state(set, prepared), &list, narrow)
     });
-    let n_pairs = n_pairs.into_inner();
-    if n_pairs > limit {
-        return Err(Error::Limit {
-            op: "matches",
-            what: "the list of matching pairs (pairs)",
-            needed: n_pairs,
-            limit,
-            advice: "raise `memory_limit`, raise `eta`, or ask for the occurrences instead",
-        });
-    }
-    Ok(pairs.into_inner().unwrap_or_else(PoisonError::into_inner))
+    list.finish()
 }
 
-/// Finds every match of a start of `block` with any start, each pair inside the block once, and hands over those of one
-/// text with one pattern at a time.
-fn walk_block<J: Judge>(
+/// Evaluates an expression with the kernel of the widest instructions that there are and that `$simd` allows.
+macro_rules! with_kernel {
+    ($simd:expr, $kernel:ident => $value:expr) => {
+        'chosen: {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use crate::backend::cpu::window_similarity::{avx2::Avx2, avx512::Avx512};
+                if $simd >= Simd::Avx512
+                    && let Some($kernel) = Avx512::detect()
+                {
+                    break 'chosen $value;
+                }
+                if $simd >= Simd::Avx2
+                    && let Some($kernel) = Avx2::detect()
+                {
+                    break 'chosen $value;
+                }
+            }
+            let $kernel = crate::backend::cpu::window_similarity::scalar::Scalar;
+            $value
+        }
+    };
+}
+use with_kernel;
+
+/// Finds every match of a start of `block` with any start, each pair inside the block once.
+fn walk_block<S: Sink>(
     simd: Simd,
     set: &WindowSet<'_>,
     prepared: &Prepared,
-    judge: &J,
     block: &Range<usize>,
-    on_text: impl Fn(&[Hit<J::Score>]) + Sync,
+    sink_of_thread: impl Fn() -> S + Sync + Send,
 ) {
-    let kernel = Kernel::new(simd);
+    with_kernel!(simd, kernel => walk_with(kernel, set, prepared, block, sink_of_thread));
+}
+
+fn walk_with<K: Kernel, S: Sink>(
+    kernel: K,
+    set: &WindowSet<'_>,
+    prepared: &Prepared,
+    block: &Range<usize>,
+    sink_of_thread: impl Fn() -> S + Sync + Send,
+) {
     // Starts are in the order of their words, so the long ones are the last.
-    let is_short = |start: &usize| set.tokens_of_start(*start).len() <= 64 * walk::MAX_WORDS;
+    let is_short = |start: &usize| set.tokens_of_start(*start).len() <= walk::MAX_TOKENS;
     let first_long = block.start + block.clone().take_while(is_short).count();
     let mut groups: Vec<Range<usize>> = (block.start..first_long)
         .step_by(N_LANES)
@@ -270,13 +404,15 @@ fn walk_block<J: Judge>(
     groups.extend((first_long..block.end).map(|start| start..start + 1));
     // The costly groups first: nothing large is left for the end, when other threads have no more to do.
     groups.into_par_iter().rev().for_each_init(
-        || Walker::new(set, prepared, judge, kernel),
-        |walker, group| {
+        || (Walker::new(set, prepared, kernel), sink_of_thread()),
+        |(walker, sink), group| {
+            sink.begin(group.clone());
             if group.start < first_long {
-                walker.walk_group(block, group, &on_text);
+                kernel.walk_group(walker, block, group, sink);
             } else {
-                walker.walk_long(block, group.start, &on_text);
+                walker.walk_long(block, group.start, sink);
             }
+            sink.end();
         },
     );
 }

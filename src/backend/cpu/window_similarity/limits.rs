@@ -58,6 +58,12 @@ impl Limits {
     pub(crate) fn least(&self, sum: u32) -> u32 {
         self.least.of(sum as usize)
     }
+
+    /// The least LCS with which a sequence of `len` tokens matches one of 0, 1, 2… tokens, up to the longest there is.
+    #[inline]
+    pub(crate) fn least_from(&self, len: u32) -> &[u32] {
+        &self.least.all()[len as usize..]
+    }
 }
 
 #[cfg(test)]
