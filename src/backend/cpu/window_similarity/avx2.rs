@@ -316,9 +316,9 @@ pub(super) fn reach(sums: &[i32], base: i32, roots: &[f32], least: f32, n_sums: 
     let (roots, _) = roots.as_chunks::<8>();
     let mut reached = 0;
     for (i, (sums, roots)) in sums.iter().zip(roots).enumerate().take(n_sums.div_ceil(8)) {
+        let (sums, roots) = (sums.as_ptr().cast(), roots.as_ptr());
         // SAFETY: both parts are 32 bytes, valid for unaligned reads.
-        let (sums, roots) =
-            unsafe { (_mm256_loadu_si256(sums.as_ptr().cast()), _mm256_loadu_ps(roots.as_ptr())) };
+        let (sums, roots) = unsafe { (_mm256_loadu_si256(sums), _mm256_loadu_ps(roots)) };
         let products = _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, base));
         let far = _mm256_cmp_ps::<_CMP_GE_OQ>(products, _mm256_mul_ps(least, roots));
         reached |= u64::from(_mm256_movemask_ps(far) as u32) << (8 * i);

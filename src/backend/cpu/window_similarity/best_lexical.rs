@@ -176,6 +176,8 @@ pub(super) struct LexicalSink<'a> {
     of_text: Option<MutexGuard<'a, Vec<u64>>>,
 }
 
+/// A range that is ready to be widened.
+#[allow(clippy::reversed_empty_ranges)]
 const NOWHERE: Range<usize> = usize::MAX..0;
 
 impl<'a> LexicalSink<'a> {

@@ -85,11 +85,13 @@ impl<'a, K: Kernel> Walker<'a, K> {
             let n_lanes =
                 if inside { (start - group.start + 1).min(group.len()) } else { group.len() };
             let near = sink.begin_text(self.kernel, start);
-            let rows = text.first_row as usize..last_row + 1;
-            let may_match =
-                |row: &usize| near.is_none_or(|near| lanes_near(set, text, *row, near) != 0);
-            if let Some(last_row) = rows.rev().find(may_match) {
-                n_valid = self.walk_text(text, last_row, n_valid, &group, n_lanes, near, sink);
+            let lanes = LanesOfRows { lanes: (1 << n_lanes) - 1, near };
+            let mut rows = text.first_row as usize..last_row + 1;
+            while !rows.is_empty() && lanes.of(set, text, rows.end - 1) == 0 {
+                rows.end -= 1;
+            }
+            if !rows.is_empty() {
+                n_valid = self.walk_text(text, rows, n_valid, group.start, lanes, sink);
             }
             sink.end_text();
         }
@@ -125,23 +127,21 @@ impl<'a, K: Kernel> Walker<'a, K> {
         None
     }
 
-    /// Runs a text up to a row, `n_valid` lines of whose states are known; gives how many are known then.
+    /// Runs the first rows of a text, `n_valid` lines of whose states are known; gives how many are known then.
     #[inline(always)]
     fn walk_text(
         &mut self,
         text: &Text,
-        last_row: usize,
+        rows: Range<usize>,
         n_valid: usize,
-        group: &Range<usize>,
-        n_lanes: usize,
-        near: Option<NearRows>,
+        first_pattern: usize,
+        lanes: LanesOfRows,
         sink: &mut impl Sink,
     ) -> usize {
         let (set, prepared, words) = (self.set, self.prepared, self.patterns.words);
         let first_line = text.first_line as usize;
-        let all_lanes = (1u32 << n_lanes) - 1;
         let mut n_lines = n_valid;
-        for row in text.first_row as usize..=last_row {
+        for row in rows {
             let row_lines = set.row_lines[row] as usize;
             while n_lines < row_lines {
                 self.advance(set.line_ids[first_line + n_lines], n_lines);
@@ -154,14 +154,12 @@ impl<'a, K: Kernel> Walker<'a, K> {
                 &self.beyond[..words]
             };
             let cut = self.patterns.cut_up_to(prepared, limit.longest);
-            let mut lanes = self.kernel.lanes_at_least(state, cut, limit.least) & all_lanes;
-            if let Some(near) = near {
-                lanes &= lanes_near(set, text, row, near);
-            }
+            let mut lanes =
+                self.kernel.lanes_at_least(state, cut, limit.least) & lanes.of(set, text, row);
             while lanes != 0 {
                 let lane = lanes.trailing_zeros() as usize;
                 lanes &= lanes - 1;
-                let pattern = group.start + lane;
+                let pattern = first_pattern + lane;
                 let first_a = set.start_rows[pattern] as usize;
                 let mut rows = self.patterns.rows_between(lane, limit.shortest, limit.longest);
                 if pattern == text.start as usize {
@@ -238,11 +236,22 @@ impl<'a, K: Kernel> Walker<'a, K> {
     }
 }
 
-/// The lanes in which row `row` of a text may match.
-#[inline(always)]
-fn lanes_near(set: &WindowSet<'_>, text: &Text, row: usize, near: NearRows) -> u32 {
-    let at = set.row_lines[row] - set.row_lines[text.first_row as usize];
-    near.iter().enumerate().map(|(lane, near)| ((near >> at & 1) as u32) << lane).sum()
+/// The lanes in which each row of a text may match.
+#[derive(Debug, Clone, Copy)]
+struct LanesOfRows {
+    /// For all rows.
+    lanes: u32,
+    near: Option<NearRows>,
+}
+
+impl LanesOfRows {
+    #[inline(always)]
+    fn of(&self, set: &WindowSet<'_>, text: &Text, row: usize) -> u32 {
+        let Some(near) = &self.near else { return self.lanes };
+        let at = set.row_lines[row] - set.row_lines[text.first_row as usize];
+        let of_row = near.iter().enumerate().map(|(lane, near)| ((near >> at & 1) as u32) << lane);
+        self.lanes & of_row.sum::<u32>()
+    }
 }
 
 /// Reads the LCS of rows of the pattern in a lane out of a state, which is that after row `b` of a text.
