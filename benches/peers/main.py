@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import expected
+import recurrence
 import windows
 from worker import Problem, Worker, WorkerError
 
@@ -35,10 +36,11 @@ def rows_characters(worker, options):
 
 def rows_files(worker, options):
     for file in options.files:
-        for task in options.task or worker("tasks", file=file)["tasks"]:
-            if task not in worker("tasks", file=file)["tasks"]:
+        there = worker("tasks", source=file)["tasks"]
+        for task in options.task or there:
+            if task not in there:
                 continue
-            problem = Problem(worker, "task", file=file, task=task)
+            problem = Problem(worker, "task", source=file, task=task)
             yield from windows.window_rows(problem, task, ETA)
 
 
@@ -58,15 +60,15 @@ def rows_list(worker, options):
 
 
 def rows_pipeline(worker, options):
-    batches = [(file, {"files": [file], "synthetic": None}) for file in options.files]
-    if not batches:
-        batches = [("made-up 6x32x8x50", {"files": [], "synthetic": "6x32x8x50"})]
-    for name, fields in batches:
-        shape = worker("batch", **fields)
+    for source in options.files or ["made-up:6x32x8x50"]:
+        shape = worker("batch", source=source, tasks=options.task)
+        if not shape["tasks"]:
+            continue
+        name = pathlib.Path(source).name
         for threads in (1, 2):
             runs = [worker("credit", threads=threads) for _ in range(4)][1:]
             yield {
-                "row": f"whole pipeline, {pathlib.Path(name).name}, {threads} thread{'s' * (threads > 1)}",
+                "row": f"whole pipeline, {name}, {threads} thread{'s' * (threads > 1)}",
                 "peer": "none",
                 "shape": f"{shape['tasks']} tasks, {shape['rollouts']} rollouts, {shape['turns']} turns, {runs[0]['lines']} lines",
                 "hits": f"{runs[0]['hits']} groups",
@@ -149,10 +151,17 @@ def main():
     parser.add_argument("--files", nargs="+", default=[], metavar="DUMP", help="dumps of rollouts for `files` and `pipeline`")
     parser.add_argument("--task", action="append", help="tasks of the dumps for `files`; all of them without")
     parser.add_argument("--json", metavar="OUT", help="write the table as JSON too")
+    parser.add_argument("--recurrence", nargs="+", metavar="SOURCE", help="say how much edits recur in these, and time nothing")
     parser.add_argument("--check", action="store_true", help="compare results on small shapes and time nothing")
     options = parser.parse_args()
     options.asked = [argument for argument in sys.argv[1:] if argument not in ("--worker", options.worker)]
     worker = Worker(options.worker)
+    if options.recurrence:
+        try:
+            print("\n".join(recurrence.table(worker, options.recurrence, ETA)))
+        finally:
+            worker.close()
+        return 0
     failed = False
     table = []
     try:

@@ -33,13 +33,13 @@ use serde_json::{Value, json};
 #[serde(tag = "op", rename_all = "snake_case", deny_unknown_fields)]
 enum Request {
     Info {},
-    /// The tasks of a dump.
+    /// The tasks of a source: a dump of rollouts, or a shape of made-up ones such as `made-up:6x32x8x50`.
     Tasks {
-        file: PathBuf,
+        source: String,
     },
-    /// Takes a task of a dump as the problem.
+    /// Takes a task of a source as the problem.
     Task {
-        file: PathBuf,
+        source: String,
         task: String,
         out: PathBuf,
     },
@@ -75,11 +75,12 @@ enum Request {
         threads: usize,
         out: Option<PathBuf>,
     },
-    /// Takes rollouts from dumps, or made-up ones of a shape.
+    /// The shape of a source; `tasks` keeps these alone.
     Batch {
-        files: Vec<PathBuf>,
-        synthetic: Option<String>,
+        source: String,
+        tasks: Option<Vec<String>>,
     },
+    /// The whole pipeline on the last batch.
     Credit {
         threads: usize,
     },
@@ -92,7 +93,7 @@ struct Worker {
     vectors: Option<LineVectors>,
     list: (Vec<u32>, Vec<u32>),
     batch: Batch,
-    dumps: BTreeMap<PathBuf, Batch>,
+    sources: BTreeMap<String, Batch>,
     pools: BTreeMap<usize, ThreadPool>,
 }
 
@@ -126,15 +127,14 @@ impl Worker {
                 };
                 Ok(json!({"version": env!("CARGO_PKG_VERSION"), "simd": simd}))
             }
-            Request::Tasks { file } => {
+            Request::Tasks { source } => {
                 let ids: Vec<&str> =
-                    self.dump(&file)?.tasks.iter().map(|task| task.id.as_str()).collect();
+                    self.rollouts(&source)?.tasks.iter().map(|task| task.id.as_str()).collect();
                 Ok(json!({ "tasks": ids }))
             }
-            Request::Task { file, task, out } => {
-                let found = self.dump(&file)?.tasks.iter().find(|of_dump| of_dump.id == task);
-                let task =
-                    found.ok_or_else(|| format!("{} has no task `{task}`", file.display()))?;
+            Request::Task { source, task, out } => {
+                let found = self.rollouts(&source)?.tasks.iter().find(|of| of.id == task);
+                let task = found.ok_or_else(|| format!("{source} has no task `{task}`"))?;
                 let code = task_code::code_of(task)?;
                 self.take(code, &out)
             }
@@ -197,20 +197,18 @@ impl Worker {
                 write_matches(out.as_deref(), &found)?;
                 Ok(json!({"seconds": seconds, "hits": found.len()}))
             }
-            Request::Batch { files, synthetic: shape } => {
-                self.batch = match shape {
-                    Some(shape) => synthetic(shape.parse()?, 0)?,
-                    None => read_files(&files, &ReadOptions::default(), &mut |_| {})?,
-                };
-                let turns: usize = self
-                    .batch
-                    .tasks
-                    .iter()
-                    .flat_map(|t| &t.trajectories)
-                    .map(|t| t.turns().count())
-                    .sum();
-                let rollouts: usize = self.batch.tasks.iter().map(|t| t.trajectories.len()).sum();
-                Ok(json!({"tasks": self.batch.tasks.len(), "rollouts": rollouts, "turns": turns}))
+            Request::Batch { source, tasks } => {
+                let mut batch = self.rollouts(&source)?.clone();
+                if let Some(ids) = tasks {
+                    batch.tasks.retain(|task| ids.contains(&task.id));
+                }
+                let rollouts = || batch.tasks.iter().flat_map(|task| &task.trajectories);
+                let turns: usize = rollouts().map(|rollout| rollout.turns().count()).sum();
+                let answer = json!({
+                    "tasks": batch.tasks.len(), "rollouts": rollouts().count(), "turns": turns,
+                });
+                self.batch = batch;
+                Ok(answer)
             }
             Request::Credit { threads } => {
                 let run = || credit(&Device::cpu(), &self.batch, &Config::default());
@@ -222,16 +220,20 @@ impl Worker {
         }
     }
 
-    fn dump(&mut self, file: &Path) -> Result<&Batch, Box<dyn Error>> {
-        if !self.dumps.contains_key(file) {
-            let batch = read_files(&[file.to_path_buf()], &ReadOptions::default(), &mut |_| {})?;
-            self.dumps.insert(file.to_path_buf(), batch);
+    fn rollouts(&mut self, source: &str) -> Result<&Batch, Box<dyn Error>> {
+        if !self.sources.contains_key(source) {
+            let batch = match source.strip_prefix("made-up:") {
+                Some(shape) => synthetic(shape.parse()?, 0)?,
+                None => read_files(&[source.into()], &ReadOptions::default(), &mut |_| {})?,
+            };
+            self.sources.insert(source.to_string(), batch);
         }
-        Ok(&self.dumps[file])
+        Ok(&self.sources[source])
     }
 
     /// Makes the code the problem, and writes its candidates: `tokens.u32` by `offsets.u32`, `lines.u32` by
-    /// `line_ends.u32`, `types.u32`, and their `places.u32` (turn, root, start, lines) by `place_ends.u32`.
+    /// `line_ends.u32`, `types.u32`, and their `places.u32` (turn, root, start, lines) by `place_ends.u32`; and the
+    /// rollout of each turn, `rollouts.u32`.
     fn take(&mut self, code: TaskCode, out: &Path) -> Answer {
         let windows = Windows::all(&code, 32)?;
         let candidates = || 0..windows.len() as u32;
@@ -269,6 +271,7 @@ impl Worker {
         ] {
             write_u32(&out.join(format!("{name}.u32")), numbers.into_iter())?;
         }
+        write_u32(&out.join("rollouts.u32"), code.turn_trajectory.iter().copied())?;
         (self.code, self.windows, self.vectors) = (code, Some(windows), None);
         Ok(answer)
     }
