@@ -3,12 +3,15 @@
 //! `cargo run --example dump_pairs -- --eta 0.8 FILES > pairs.jsonl`: one JSON object per task, edit type and eta with
 //! `tokens` (the code tokens of each candidate) and `pairs` (candidates a < b with similarity >= eta).
 
+#[path = "../tests/support/task_code.rs"]
+mod task_code;
+
 use std::io::Write;
 use std::path::PathBuf;
 
-use hunkwise::code::{TaskCode, TaskCodeBuilder, Windows};
-use hunkwise::edits::{EditConfig, EditType, FileVersions, parse};
-use hunkwise::rollout::{ReadOptions, Task, read_files};
+use hunkwise::code::Windows;
+use hunkwise::edits::EditType;
+use hunkwise::rollout::{ReadOptions, read_files};
 use hunkwise::similarity::{SimilarityConfig, matches};
 use hunkwise::{Device, Result};
 
@@ -25,7 +28,7 @@ fn main() -> Result<()> {
     let batch = read_files(&files, &ReadOptions::default(), &mut |_| {})?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for task in batch.tasks.iter().filter(|task| tasks.is_empty() || tasks.contains(&task.id)) {
-        let code = code_of(task)?;
+        let code = task_code::code_of(task)?;
         let windows = Windows::all(&code, 32)?;
         for &eta in &etas {
             let config = SimilarityConfig { eta, ..SimilarityConfig::default() };
@@ -51,22 +54,4 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn code_of(task: &Task) -> Result<TaskCode> {
-    let config = EditConfig::default();
-    let mut builder = TaskCodeBuilder::new();
-    for (trajectory_idx, trajectory) in task.trajectories.iter().enumerate() {
-        let mut versions = FileVersions::default();
-        for sequence in &trajectory.sequences {
-            for turn in &sequence.turns {
-                builder.begin_turn(trajectory_idx as u32);
-                let parsed = parse(&sequence.text[turn.bytes.clone()], &config);
-                for root in versions.roots(&parsed.edits, &config).roots {
-                    builder.push_root(&root, turn.bytes.start);
-                }
-            }
-        }
-    }
-    builder.finish()
 }

@@ -38,7 +38,7 @@ def as_text(tokens, numbers):
 
 
 def expected_pairs(texts, eta, workers):
-    """Matching pairs of one type as arrays a < b, pairs looked at, and how many rapidfuzz rounds differently."""
+    """Matching pairs of one type as rows a < b and LCS, pairs looked at, and how many rapidfuzz rounds differently."""
     order = numpy.array(sorted(range(len(texts)), key=lambda i: len(texts[i])), dtype=numpy.int64)
     lengths = numpy.array([len(texts[i]) for i in order])
     found, n_seen, n_rounded = [], 0, 0
@@ -65,9 +65,9 @@ def expected_pairs(texts, eta, workers):
         matches = (totals == 0) | (2.0 * lcs / numpy.maximum(totals, 1) >= eta)
         n_rounded += int(numpy.sum(matches != (scores[i, j] >= eta)))
         a, b = order[row + i[matches]], order[row + j[matches]]
-        found.append(numpy.stack([numpy.minimum(a, b), numpy.maximum(a, b)]))
+        found.append(numpy.stack([numpy.minimum(a, b), numpy.maximum(a, b), lcs[matches].astype(numpy.int64)]))
         row = last
-    return numpy.concatenate([numpy.zeros((2, 0), numpy.int64), *found], axis=1), n_seen, n_rounded
+    return numpy.concatenate([numpy.zeros((3, 0), numpy.int64), *found], axis=1), n_seen, n_rounded
 
 
 def check(dump, workers):

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""The table against other libraries: results compared first, then both sides timed in turns. Started by `run`."""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import pathlib
+import platform
+import subprocess
+import sys
+
+import expected
+import recurrence
+import windows
+from worker import Problem, Worker, WorkerError
+
+ETA = 0.8
+
+
+def synthetic(worker, n_diffs, characters=False, seed=5):
+    return Problem(worker, "synthetic", n_diffs=n_diffs, seed=seed, characters=characters)
+
+
+def rows_windows(worker, options):
+    yield from windows.window_rows(synthetic(worker, 8), "8 made-up diffs, tokens", ETA)
+
+
+def rows_large(worker, options):
+    yield from windows.window_rows(synthetic(worker, 32), "32 made-up diffs, tokens", ETA)
+
+
+def rows_characters(worker, options):
+    yield from windows.window_rows(synthetic(worker, 8, characters=True), "8 made-up diffs, characters", ETA)
+
+
+def rows_files(worker, options):
+    for file in options.files:
+        there = worker("tasks", source=file)["tasks"]
+        for task in options.task or there:
+            if task not in there:
+                continue
+            problem = Problem(worker, "task", source=file, task=task)
+            yield from windows.window_rows(problem, task, ETA)
+
+
+def rows_threads(worker, options):
+    yield windows.thread_row(synthetic(worker, 32), "32 made-up diffs, tokens, best per turn", ETA)
+
+
+def rows_embedding(worker, options):
+    problem = synthetic(worker, 8)
+    for dim in (256, 768):
+        yield windows.embedding_row(problem, "8 made-up diffs", ETA, dim)
+
+
+def rows_list(worker, options):
+    for name, characters in (("tokens", False), ("characters", True)):
+        yield windows.list_row(synthetic(worker, 32, characters), name, ETA, 3000)
+
+
+def rows_pipeline(worker, options):
+    for source in options.files or ["made-up:6x32x8x50"]:
+        shape = worker("batch", source=source, tasks=options.task)
+        if not shape["tasks"]:
+            continue
+        name = pathlib.Path(source).name
+        for threads in (1, 2):
+            runs = [worker("credit", threads=threads) for _ in range(4)][1:]
+            yield {
+                "row": f"whole pipeline, {name}, {threads} thread{'s' * (threads > 1)}",
+                "peer": "none",
+                "shape": f"{shape['tasks']} tasks, {shape['rollouts']} rollouts, {shape['turns']} turns, {runs[0]['lines']} lines",
+                "hits": f"{runs[0]['hits']} groups",
+                "ours_seconds": sorted(run["seconds"] for run in runs)[1],
+                "our_runs": len(runs),
+            }
+
+
+ROWS = {
+    "windows": rows_windows,
+    "large": rows_large,
+    "characters": rows_characters,
+    "files": rows_files,
+    "threads": rows_threads,
+    "embedding": rows_embedding,
+    "list": rows_list,
+    "pipeline": rows_pipeline,
+}
+
+
+def check(worker, options):
+    """Equality alone, on small shapes."""
+    yield from ()
+
+
+def machine():
+    model = platform.processor() or platform.machine()
+    info = pathlib.Path("/proc/cpuinfo")
+    if info.exists():
+        models = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+        if models:
+            model = f"{models[0]}, {len(models)} cores"
+    return model
+
+
+def about(worker, options):
+    versions = {"rustc": subprocess.run(["rustc", "--version"], capture_output=True, text=True).stdout.split()[1]}
+    said = worker("info")
+    versions["hunkwise"] = said["version"]
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    if commit.returncode == 0:
+        versions["hunkwise"] += f" ({commit.stdout.strip()})"
+    versions["python"] = platform.python_version()
+    for peer in ("rapidfuzz", "numpy", "scipy", "apricot-select", "numba"):
+        versions[peer] = importlib.metadata.version(peer)
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    command = " ".join(["benches/peers/run", *options.asked])
+    return {"date": now, "machine": machine(), "simd": said["simd"], "versions": versions, "command": command}
+
+
+def seconds(value):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} s"
+
+
+def markdown(said, table):
+    versions = ", ".join(f"{name} {version}" for name, version in said["versions"].items())
+    yield f"{said['date']}; {said['machine']}; SIMD path {said['simd']}; {versions}; eta {ETA}."
+    yield "Results were equal before anything was timed. One thread on each side unless a row says otherwise. Medians; the"
+    yield f"range is that of the ratio over turns. `{said['command']}`"
+    yield ""
+    yield "| operation | shape | hits | ours | peer | peer's time | ratio (range, turns) |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    for row in table:
+        cells = [row["row"], row["shape"], row["hits"], seconds(row["ours_seconds"]), row["peer"]]
+        if "peer_seconds" in row:
+            spread = f"{row['ratio']:.3g} ({row['ratio_min']:.3g}–{row['ratio_max']:.3g}, {row['turns']})"
+            cells += [seconds(row["peer_seconds"]), spread]
+        else:
+            cells += ["", ""]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="benches/peers/run", description=__doc__)
+    parser.add_argument("--worker", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--only", action="append", choices=sorted(ROWS), help="these rows alone; may be given again")
+    parser.add_argument("--files", nargs="+", default=[], metavar="DUMP", help="dumps of rollouts for `files` and `pipeline`")
+    parser.add_argument("--task", action="append", help="tasks of the dumps for `files`; all of them without")
+    parser.add_argument("--json", metavar="OUT", help="write the table as JSON too")
+    parser.add_argument("--recurrence", nargs="+", metavar="SOURCE", help="say how much edits recur in these, and time nothing")
+    parser.add_argument("--check", action="store_true", help="compare results on small shapes and time nothing")
+    options = parser.parse_args()
+    options.asked = [argument for argument in sys.argv[1:] if argument not in ("--worker", options.worker)]
+    worker = Worker(options.worker)
+    if options.recurrence:
+        try:
+            print("\n".join(recurrence.table(worker, options.recurrence, ETA)))
+        finally:
+            worker.close()
+        return 0
+    failed = False
+    table = []
+    try:
+        for name, make in ROWS.items():
+            if options.only and name not in options.only:
+                continue
+            try:
+                for row in make(worker, options):
+                    table.append(row)
+                    print(f"{row['row']}: equal; {row.get('ratio', float('nan')):.4g}", file=sys.stderr, flush=True)
+            except (expected.Different, WorkerError) as error:
+                failed = True
+                print(f"{name}: WRONG: {error}", file=sys.stderr, flush=True)
+        said = about(worker, options)
+    finally:
+        worker.close()
+    print("\n".join(markdown(said, table)))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({**said, "eta": ETA, "failed": failed, "rows": table}, indent=1) + "\n")
+    return 1 if failed or not table else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
