@@ -1,6 +1,7 @@
 //! The command as a person runs it.
 
 mod profile;
+mod synthetic;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

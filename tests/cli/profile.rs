@@ -1,11 +1,11 @@
-//! `hunkwise profile`, and the made-up rollouts that it can measure.
+//! `hunkwise profile`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use hunkwise::pipeline::{Config, Extras, StageLap, credit, credit_with};
-use hunkwise::rollout::{Batch, Shape, synthetic};
-use hunkwise::{Device, Error};
+use hunkwise::Device;
+use hunkwise::pipeline::{Config, Extras, StageLap, credit_with};
+use hunkwise::rollout::{Batch, synthetic};
 use serde_json::Value;
 
 use super::{folder, hunkwise, rows, text, write};
@@ -13,94 +13,13 @@ use super::{folder, hunkwise, rows, text, write};
 const METHODS: [&str; 5] = ["grpo", "gigpo", "exact", "whole", "windows"];
 const STAGES: [&str; 6] = ["edits", "code", "similarity", "anchors", "advantage", "projection"];
 
-fn shape(text: &str) -> Shape {
-    text.parse().expect("a shape")
-}
-
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
 }
 
 #[test]
-fn synthetic_rollouts_have_the_shape_asked_for() {
-    for (asked, [n_tasks, n_rollouts, n_turns, n_lines]) in
-        [("3x8x4x30", [3, 8, 4, 30]), ("1x1x1x1", [1, 1, 1, 1]), ("2x5x3x7", [2, 5, 3, 7])]
-    {
-        let batch = synthetic(shape(asked), 7).expect("a batch");
-        assert!(batch.flagged.is_empty() && batch.notes.is_empty());
-        assert_eq!(batch.tasks.len(), n_tasks);
-        for task in &batch.tasks {
-            assert_eq!(task.trajectories.len(), n_rollouts);
-            for trajectory in &task.trajectories {
-                assert!(trajectory.outcome.is_some());
-                assert_eq!(trajectory.turns().count(), n_turns);
-                assert!(trajectory.sequences.iter().all(|s| s.tokens.is_some()));
-            }
-        }
-        let d = credit(&Device::cpu(), &batch, &Config::default()).expect("credit").diagnostics;
-        let asked_lines = (n_tasks * n_rollouts * n_turns * n_lines) as f64;
-        let ratio = d.n_lines as f64 / asked_lines;
-        assert!((0.9..=1.1).contains(&ratio), "{asked}: {} lines", d.n_lines);
-        assert_eq!(d.n_turns_with_edits, d.n_turns);
-        // Every edit is read. A short one can repeat the one before it, as real ones do.
-        assert!(d.skipped_edits.keys().all(|kind| kind == "re_emission"), "{:?}", d.skipped_edits);
-    }
-}
-
-#[test]
-fn synthetic_rollouts_resemble_real_ones() {
-    let batch = synthetic(shape("3x12x4x30"), 0).expect("a batch");
-    let mut config = Config::default();
-    config.advantage.step = hunkwise::advantage::StepGroups::Exact;
-    let d = credit(&Device::cpu(), &batch, &config).expect("credit").diagnostics;
-    assert_eq!(d.edits.len(), 4, "several notations: {:?}", d.edits);
-    assert!(d.diff.counts.n_groups >= 3 * 10, "snippets recur: {:?}", d.diff);
-    // Mutated copies match too, and some turns begin from the same observation with another return.
-    assert!(d.similarity.mean < 0.999 && d.similarity.min >= 0.8);
-    assert!(d.step.magnitude.max > 0.0 && d.episode.magnitude.max > 0.0);
-    assert!(d.step.counts.n_groups > 3 && d.n_without_observation == 0);
-}
-
-#[test]
-fn synthetic_rollouts_depend_on_shape_and_seed_alone() {
-    let make = |text: &str, seed| synthetic(shape(text), seed).expect("a batch").tasks;
-    let large = make("3x6x2x20", 5);
-    assert_eq!(large, make("3x6x2x20", 5));
-    assert_ne!(large, make("3x6x2x20", 6));
-    // A larger batch contains the smaller one: growth compares like with like.
-    assert_eq!(make("2x6x2x20", 5), large[..2]);
-    for (small, large) in make("3x4x2x20", 5).iter().zip(&large) {
-        for (a, b) in small.trajectories.iter().zip(&large.trajectories) {
-            let texts = |t: &hunkwise::rollout::Trajectory| {
-                t.sequences.iter().map(|s| s.text.clone()).collect::<Vec<_>>()
-            };
-            assert_eq!((&a.id, texts(a)), (&b.id, texts(b)));
-        }
-    }
-    // No rollout is the copy of another.
-    let texts: BTreeSet<&[u8]> = large
-        .iter()
-        .flat_map(|task| &task.trajectories)
-        .flat_map(|t| t.sequences.iter().map(|s| s.text.as_slice()))
-        .collect();
-    assert_eq!(texts.len(), 3 * 6 * 2);
-}
-
-#[test]
-fn a_shape_is_four_numbers_above_0_and_bounded() {
-    for bad in ["", "6", "6x32x8", "6x32x8x50x1", "0x1x1x1", "1x1x1x0", "ax1x1x1", "-1x1x1x1"] {
-        assert!(matches!(bad.parse::<Shape>(), Err(Error::Config { .. })), "{bad}");
-    }
-    for huge in
-        ["1000x1000x1000x1000", "3000000x1x1x1", "4294967295x4294967295x4294967295x4294967295"]
-    {
-        assert!(matches!(huge.parse::<Shape>(), Err(Error::Limit { .. })), "{huge}");
-    }
-}
-
-#[test]
 fn stage_laps_add_up_to_the_diagnostics() {
-    let batch: Batch = synthetic(shape("2x3x2x10"), 1).expect("a batch");
+    let batch: Batch = synthetic("2x3x2x10".parse().expect("a shape"), 1).expect("a batch");
     let laps = std::sync::Mutex::new(Vec::new());
     let on_stage = |lap: StageLap| laps.lock().expect("no panic").push(lap);
     let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
