@@ -77,6 +77,14 @@ def rows_pipeline(worker, options):
             }
 
 
+def rows_selection(worker, options):
+    # Only here: CI has no apricot.
+    import selection
+
+    for neighbours in (125, 1235):
+        yield selection.row(worker, neighbours)
+
+
 ROWS = {
     "windows": rows_windows,
     "large": rows_large,
@@ -85,13 +93,22 @@ ROWS = {
     "threads": rows_threads,
     "embedding": rows_embedding,
     "list": rows_list,
+    "selection": rows_selection,
     "pipeline": rows_pipeline,
 }
 
 
-def check(worker, options):
-    """Equality alone, on small shapes."""
-    yield from ()
+def check(worker):
+    """Equality alone, on small shapes; names what was compared."""
+    for n_diffs, characters in ((3, False), (2, True)):
+        problem = synthetic(worker, n_diffs, characters)
+        matching, n_occurrences = windows.check_windows(problem, ETA)
+        yield f"{len(problem.windows)} windows: {len(matching)} pairs and {n_occurrences} occurrences equal rapidfuzz's"
+    problem = synthetic(worker, 3)
+    windows.list_row(problem, "tokens", ETA, 300, is_timed=False)
+    yield "a list of 300 windows: pairs equal rapidfuzz's"
+    windows.embedding_row(problem, "made-up diffs", ETA, 64, is_timed=False)
+    yield f"{len(problem.windows)} windows by line vectors: pairs equal numpy's"
 
 
 def machine():
@@ -151,14 +168,25 @@ def main():
     parser.add_argument("--files", nargs="+", default=[], metavar="DUMP", help="dumps of rollouts for `files` and `pipeline`")
     parser.add_argument("--task", action="append", help="tasks of the dumps for `files`; all of them without")
     parser.add_argument("--json", metavar="OUT", help="write the table as JSON too")
+    parser.add_argument("--simd", choices=["scalar", "avx2"], help="our instructions at most; without it the widest there are")
     parser.add_argument("--recurrence", nargs="+", metavar="SOURCE", help="say how much edits recur in these, and time nothing")
     parser.add_argument("--check", action="store_true", help="compare results on small shapes and time nothing")
     options = parser.parse_args()
     options.asked = [argument for argument in sys.argv[1:] if argument not in ("--worker", options.worker)]
-    worker = Worker(options.worker)
+    worker = Worker(options.worker, options.simd)
     if options.recurrence:
         try:
             print("\n".join(recurrence.table(worker, options.recurrence, ETA)))
+        finally:
+            worker.close()
+        return 0
+    if options.check:
+        try:
+            for line in check(worker):
+                print(line, flush=True)
+        except (expected.Different, WorkerError) as error:
+            print(f"WRONG: {error}", file=sys.stderr)
+            return 1
         finally:
             worker.close()
         return 0

@@ -12,12 +12,15 @@ mod task_code;
 mod tasks;
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::error::Error;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use hunkwise::Device;
+use hunkwise::anchors::{Csr, facility_location};
+use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::code::{TaskCode, Windows};
 use hunkwise::pipeline::{Config, credit};
 use hunkwise::rollout::{Batch, ReadOptions, read_files, synthetic};
@@ -75,6 +78,15 @@ enum Request {
         threads: usize,
         out: Option<PathBuf>,
     },
+    /// Takes a graph in compressed rows, from `indptr.u64`, `indices.u32` and `weights.f64` in a folder.
+    Graph {
+        folder: PathBuf,
+    },
+    FacilityLocation {
+        picks: usize,
+        threads: usize,
+        out: Option<PathBuf>,
+    },
     /// The shape of a source; `tasks` keeps these alone.
     Batch {
         source: String,
@@ -86,12 +98,13 @@ enum Request {
     },
 }
 
-#[derive(Default)]
 struct Worker {
+    device: Device,
     code: TaskCode,
     windows: Option<Windows>,
     vectors: Option<LineVectors>,
     list: (Vec<u32>, Vec<u32>),
+    graph: (Vec<usize>, Vec<u32>, Vec<f64>),
     batch: Batch,
     sources: BTreeMap<String, Batch>,
     pools: BTreeMap<usize, ThreadPool>,
@@ -105,7 +118,22 @@ fn main() {
         println!("the table against other libraries is made by benches/peers/run");
         return;
     }
-    let mut worker = Worker::default();
+    let simd = match std::env::args().skip_while(|arg| arg != "--simd").nth(1).as_deref() {
+        Some("scalar") => Simd::Scalar,
+        Some("avx2") => Simd::Avx2,
+        _ => Simd::detect(),
+    };
+    let mut worker = Worker {
+        device: Device::Cpu(Cpu::with_simd(simd)),
+        code: TaskCode::default(),
+        windows: None,
+        vectors: None,
+        list: Default::default(),
+        graph: Default::default(),
+        batch: Batch::default(),
+        sources: BTreeMap::new(),
+        pools: BTreeMap::new(),
+    };
     for line in std::io::stdin().lock().lines() {
         let answer = line
             .map_err(Into::into)
@@ -121,10 +149,8 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::Info {} => {
-                let simd = match Device::cpu() {
-                    Device::Cpu(host) => format!("{:?}", host.simd()),
-                    other => format!("{other:?}"),
-                };
+                let Device::Cpu(host) = &self.device else { return Err("no host".into()) };
+                let simd = format!("{:?}", host.simd());
                 Ok(json!({"version": env!("CARGO_PKG_VERSION"), "simd": simd}))
             }
             Request::Tasks { source } => {
@@ -160,7 +186,7 @@ impl Worker {
                     SimilarityConfig { eta, embedding_weight, ..SimilarityConfig::default() };
                 let windows = self.windows.as_ref().ok_or("no problem was taken")?;
                 let run =
-                    || matches(&Device::cpu(), &self.code, windows, self.vectors.as_ref(), &config);
+                    || matches(&self.device, &self.code, windows, self.vectors.as_ref(), &config);
                 let (seconds, found) = timed(pool(&mut self.pools, threads)?, run);
                 let found = found?;
                 write_matches(out.as_deref(), &found)?;
@@ -169,7 +195,7 @@ impl Worker {
             Request::Occurrences { eta, threads, out } => {
                 let config = SimilarityConfig { eta, ..SimilarityConfig::default() };
                 let windows = self.windows.as_ref().ok_or("no problem was taken")?;
-                let run = || occurrences(&Device::cpu(), &self.code, windows, None, &config);
+                let run = || occurrences(&self.device, &self.code, windows, None, &config);
                 let (seconds, found) = timed(pool(&mut self.pools, threads)?, run);
                 let found = found?;
                 if let Some(out) = out {
@@ -191,10 +217,30 @@ impl Worker {
             }
             Request::PairSimilarity { eta, threads, out } => {
                 let items = Ragged { tokens: &self.list.0, offsets: &self.list.1 };
-                let run = || pair_similarity(&Device::cpu(), items, eta, 4 << 30);
+                let run = || pair_similarity(&self.device, items, eta, 4 << 30);
                 let (seconds, found) = timed(pool(&mut self.pools, threads)?, run);
                 let found = found?;
                 write_matches(out.as_deref(), &found)?;
+                Ok(json!({"seconds": seconds, "hits": found.len()}))
+            }
+            Request::Graph { folder } => {
+                let offsets = read::<8>(&folder.join("indptr.u64"))?;
+                let offsets = offsets.into_iter().map(|x| u64::from_le_bytes(x) as usize).collect();
+                let weights = read::<8>(&folder.join("weights.f64"))?;
+                let weights = weights.into_iter().map(f64::from_le_bytes).collect();
+                self.graph = (offsets, read_u32(&folder.join("indices.u32"))?, weights);
+                Ok(json!({"edges": self.graph.1.len()}))
+            }
+            Request::FacilityLocation { picks, threads, out } => {
+                let (offsets, units, weights) = &self.graph;
+                let n_units = offsets.len().saturating_sub(1);
+                let graph = Csr { offsets, units, weights };
+                let run = || facility_location(&self.device, graph, n_units, picks);
+                let (seconds, found) = timed(pool(&mut self.pools, threads)?, run);
+                let found = found?.candidates;
+                if let Some(out) = out {
+                    write_u32(&out.join("picks.u32"), found.iter().copied())?;
+                }
                 Ok(json!({"seconds": seconds, "hits": found.len()}))
             }
             Request::Batch { source, tasks } => {
@@ -211,7 +257,7 @@ impl Worker {
                 Ok(answer)
             }
             Request::Credit { threads } => {
-                let run = || credit(&Device::cpu(), &self.batch, &Config::default());
+                let run = || credit(&self.device, &self.batch, &Config::default());
                 let (seconds, result) = timed(pool(&mut self.pools, threads)?, run);
                 let diagnostics = result?.diagnostics;
                 let hits = diagnostics.diff.counts.n_groups;
@@ -282,10 +328,12 @@ fn pool(
     pools: &mut BTreeMap<usize, ThreadPool>,
     threads: usize,
 ) -> Result<&ThreadPool, rayon::ThreadPoolBuildError> {
-    if !pools.contains_key(&threads) {
-        pools.insert(threads, rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
-    }
-    Ok(&pools[&threads])
+    Ok(match pools.entry(threads) {
+        Entry::Occupied(known) => known.into_mut(),
+        Entry::Vacant(free) => {
+            free.insert(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
+        }
+    })
 }
 
 fn timed<T: Send>(pool: &ThreadPool, run: impl FnOnce() -> T + Send) -> (f64, T) {
@@ -306,8 +354,12 @@ fn write_u32(path: &Path, numbers: impl Iterator<Item = u32>) -> std::io::Result
     std::fs::write(path, numbers.flat_map(u32::to_le_bytes).collect::<Vec<u8>>())
 }
 
-fn read_u32(path: &Path) -> std::io::Result<Vec<u32>> {
+/// Numbers of N bytes each.
+fn read<const N: usize>(path: &Path) -> std::io::Result<Vec<[u8; N]>> {
     let bytes = std::fs::read(path)?;
-    let (numbers, _) = bytes.as_chunks::<4>();
-    Ok(numbers.iter().map(|&number| u32::from_le_bytes(number)).collect())
+    Ok(bytes.as_chunks::<N>().0.to_vec())
+}
+
+fn read_u32(path: &Path) -> std::io::Result<Vec<u32>> {
+    Ok(read::<4>(path)?.into_iter().map(u32::from_le_bytes).collect())
 }

@@ -59,13 +59,16 @@ def window_rows(problem, name, eta):
         ("all pairs", f"{len(matching)} pairs", "matches", {"embedding_weight": 0.0}),
         ("best per turn", f"{n_occurrences} occurrences", "occurrences", {}),
     ]
-    for form, hits, op, fields in forms:
-        times = in_turns(
-            lambda: worker(op, eta=eta, threads=1, out=None, **fields)["seconds"],
-            lambda: cdist_seconds(texts, groups, eta, sampled),
-        )
-        peer = "rapidfuzz cdist" + (f" ({SAMPLED_ROWS} random rows, scaled)" if sampled else "")
-        yield {"row": f"window_similarity, {name}, {form}", "peer": peer, "shape": shape, "hits": hits, **times}
+    # The strictest form of the peer for both of ours, its natural one for the list of pairs.
+    peers = [("rapidfuzz cdist, strings", texts, forms), ("rapidfuzz cdist, lists of str", problem.token_lists(), forms[:1])]
+    for peer, items, of_ours in peers:
+        for form, hits, op, fields in of_ours:
+            times = in_turns(
+                lambda: worker(op, eta=eta, threads=1, out=None, **fields)["seconds"],
+                lambda: cdist_seconds(items, groups, eta, sampled),
+            )
+            scaled = f" ({SAMPLED_ROWS} random rows, scaled)" if sampled else ""
+            yield {"row": f"window_similarity, {name}, {form}", "peer": peer + scaled, "shape": shape, "hits": hits, **times}
 
 
 def thread_row(problem, name, eta):
@@ -80,7 +83,7 @@ def thread_row(problem, name, eta):
     return {"row": f"window_similarity, {name}, 2 threads", "peer": "ours, 1 thread", "shape": shape, "hits": hits, **times}
 
 
-def embedding_row(problem, name, eta, dim):
+def embedding_row(problem, name, eta, dim, is_timed=True):
     """The embedding part alone, against a product of window vectors in f32, a threshold and the indices of the hits."""
     worker = problem.worker
     n_lines = worker("line_vectors", dim=dim, out=str(worker.folder))["lines"]
@@ -105,6 +108,8 @@ def embedding_row(problem, name, eta, dim):
         pairs.append(numpy.stack([a, b], axis=1)[cosines >= eta])
     pairs = numpy.concatenate(pairs)
     expected.same(ours, pairs[numpy.lexsort((pairs[:, 1], pairs[:, 0]))], f"pairs by {dim} dimensions")
+    if not is_timed:
+        return None
     times = in_turns(lambda: worker("matches", out=None, **fields)["seconds"], lambda: clock(theirs))
     return {
         "row": f"embedding part, {name}, dimension {dim}",
@@ -161,7 +166,7 @@ def list_row(problem, name, eta, n_items, is_timed=True):
     )
     return {
         "row": f"pair_similarity, {name}",
-        "peer": "rapidfuzz cdist",
+        "peer": "rapidfuzz cdist, strings",
         "shape": f"{len(texts)} lists of {len(flat) / len(texts):.0f} tokens",
         "hits": f"{len(theirs)} pairs",
         **times,

@@ -13,11 +13,15 @@ class WorkerError(Exception):
 
 
 class Worker:
-    def __init__(self, program):
+    def __init__(self, program, simd=None):
         self._folder = tempfile.TemporaryDirectory(prefix="hunkwise-peers-")
         self.folder = pathlib.Path(self._folder.name)
         self._process = subprocess.Popen(
-            [program, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
+            [program, "--serve", *(["--simd", simd] if simd else [])],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
         )
 
     def __call__(self, op, **fields):
@@ -83,6 +87,11 @@ class Problem:
         rank[numpy.argsort(-counts, kind="stable")] = numpy.arange(1, len(counts) + 1)
         rank[rank >= 0xD800] += 0x800
         return as_strings(rank[self.windows.flat], self.windows.offsets)
+
+    def token_lists(self):
+        """Each window as a list of token strings, the natural form in Python."""
+        names = [f"t{token}" for token in range(int(self.windows.flat.max(initial=-1)) + 1)]
+        return [[names[token] for token in window] for window in (self.windows[i].tolist() for i in range(len(self.windows)))]
 
 
 def as_strings(numbers, offsets):

@@ -2,17 +2,21 @@
 //!
 //! Every window that occurs in two trajectories may become an anchor. [`select`] takes the few that cover most:
 //! greedy facility location over code lines (or occurrences), each unit worth the best groupability that covers it,
-//! and then cuts the groups apart so that no line earns credit twice.
+//! and then cuts the groups apart so that no line earns credit twice. [`facility_location`] is the same greedy selection
+//! on any weighted sparse graph.
 
 use crate::code::Span;
 use crate::error::{Error, Result};
 use crate::similarity::Occurrence;
 
 mod cut;
+mod facility;
 mod groupability;
+mod lazy;
 mod select;
 mod units;
 
+pub use facility::{Csr, Picks, facility_location};
 pub use groupability::groupability;
 pub use select::{Selection, select};
 

@@ -1,18 +1,9 @@
-//! Greedy facility location with lazy evaluation (CELF, Leskovec et al. 2007), equal to naive greedy pick for pick.
+//! Anchors of a task: greedy facility location over what its candidates cover, then the cut.
 //!
 //! F(C) = sum over covered units u of max over c in C that cover u of GS(c) is monotone and submodular, so greedy
-//! reaches (1 - 1/e) of the best F. Lazy greedy keeps the last known gain of every candidate in a heap and evaluates
-//! only the top: if it stays on top it is the argmax, since a gain known from earlier is an upper bound.
-//!
-//! That bound holds for the rounded numbers too. A gain is a sum of `fl(gs - best(u))` or 0, in a fixed order, and
-//! `best` only grows. Rounding is monotone, so each term can only fall; `fl(a + b)` is monotone in a and in b, so by
-//! induction over the fixed order the sum can only fall. Hence `fresh <= stale` bit for bit, an entry that is fresh
-//! and still on top is at least every other fresh gain, and among equal gains the heap gives the lower index first,
-//! fresh or stale: exactly what a scan of all candidates picks.
+//! reaches (1 - 1/e) of the best F.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
+use super::lazy::{Gains, lazy_greedy};
 use super::{Anchor, AnchorConfig, cut, groupability, units};
 use crate::backend::cpu::anchor_gain::{self, UnitRanges};
 use crate::code::{TaskCode, Windows};
@@ -89,12 +80,21 @@ pub fn select(
 
     let covered = units::units(code, occurrences, &eligible, config.unit);
     let ranges = UnitRanges { offsets: &covered.offsets, ranges: &covered.ranges };
-    let greedy = match device {
-        Device::Cpu(_) => lazy_greedy(ranges, &scores, covered.n_units, config.max_anchors),
+    let mut gains = match device {
+        Device::Cpu(_) => RangeGains {
+            units: ranges,
+            scores: &scores,
+            best: vec![0.0; covered.n_units],
+            n_covered: 0,
+        },
     };
+    let mut picks: Vec<(u32, f64)> = vec![];
+    let mut gain = 0.0;
+    let n_evaluations = lazy_greedy(&mut gains, config.max_anchors, |pick, gain_of_pick| {
+        picks.push((eligible[pick as usize], scores[pick as usize]));
+        gain += gain_of_pick;
+    });
 
-    let picks: Vec<(u32, f64)> =
-        greedy.picks.iter().map(|&e| (eligible[e as usize], scores[e as usize])).collect();
     let anchors = cut::cut(code, occurrences, &picks, config, |candidate| windows.first(candidate));
     let members = || anchors.iter().flat_map(|anchor| &anchor.members);
     Ok(Selection {
@@ -107,59 +107,34 @@ pub fn select(
             .map(|&(candidate, _)| occurrences.of(candidate as usize).len())
             .sum(),
         n_members: members().count(),
-        gain: greedy.gain,
-        n_covered_units: greedy.n_covered,
+        gain,
+        n_covered_units: gains.n_covered,
         n_covered_lines: members().map(|member| member.span.len as usize).sum(),
-        n_evaluations: greedy.n_evaluations,
+        n_evaluations,
         anchors,
     })
 }
 
-struct Greedy {
-    picks: Vec<u32>,
-    gain: f64,
+/// Gains of candidates that cover ranges of units, all with one score.
+struct RangeGains<'a> {
+    units: UnitRanges<'a>,
+    scores: &'a [f64],
+    /// The best score that covers each unit so far.
+    best: Vec<f64>,
     n_covered: usize,
-    n_evaluations: usize,
 }
 
-fn lazy_greedy(units: UnitRanges<'_>, scores: &[f64], n_units: usize, max_picks: usize) -> Greedy {
-    let mut best = vec![0.0; n_units];
-    let mut greedy =
-        Greedy { picks: Vec::new(), gain: 0.0, n_covered: 0, n_evaluations: scores.len() };
-    if max_picks == 0 {
-        greedy.n_evaluations = 0;
-        return greedy;
+impl Gains for RangeGains<'_> {
+    fn first_gains(&self) -> Vec<f64> {
+        anchor_gain::gains(self.units, self.scores, &self.best)
     }
-    // Gains are at least +0, and the bits of such floats are in the order of their values. An entry carries the
-    // number of picks at its evaluation; that comes last, since it must not decide between two candidates.
-    let mut heap: BinaryHeap<(u64, Reverse<u32>, usize)> = anchor_gain::gains(units, scores, &best)
-        .into_iter()
-        .enumerate()
-        .map(|(candidate, gain)| (gain.to_bits(), Reverse(candidate as u32), 0))
-        .collect();
-    while let Some(mut top) = heap.peek_mut() {
-        let (bits, Reverse(candidate), evaluated_at) = *top;
-        if bits == 0 {
-            break;
-        }
-        if evaluated_at == greedy.picks.len() {
-            std::collections::binary_heap::PeekMut::pop(top);
-            greedy.gain += f64::from_bits(bits);
-            greedy.n_covered += anchor_gain::cover(
-                units,
-                scores[candidate as usize],
-                &mut best,
-                candidate as usize,
-            );
-            greedy.picks.push(candidate);
-            if greedy.picks.len() == max_picks {
-                break;
-            }
-        } else {
-            let gain = anchor_gain::gain(units, scores, &best, candidate as usize);
-            *top = (gain.to_bits(), Reverse(candidate), greedy.picks.len());
-            greedy.n_evaluations += 1;
-        }
+
+    fn tighten(&mut self, candidate: usize, _: f64) -> (f64, bool) {
+        (anchor_gain::gain(self.units, self.scores, &self.best, candidate), true)
     }
-    greedy
+
+    fn pick(&mut self, candidate: usize) {
+        let score = self.scores[candidate];
+        self.n_covered += anchor_gain::cover(self.units, score, &mut self.best, candidate);
+    }
 }

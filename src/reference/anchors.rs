@@ -28,6 +28,46 @@ pub fn groupability(config: &AnchorConfig, mean_lines: f64, n: usize) -> f64 {
     }
 }
 
+/// Naive greedy facility location: each round every gain anew, the first of the largest, until none is left. A row holds
+/// (unit, weight). A gain is summed in parts of 64 edges: edge i of a part goes to sum i mod 8, and these are added in
+/// pairs four apart, two apart, and one apart.
+pub fn facility_location(rows: &[Vec<(u32, f64)>], n_units: usize, k: usize) -> Vec<(u32, f64)> {
+    let mut best = vec![0.0; n_units];
+    let mut picks: Vec<(u32, f64)> = vec![];
+    while picks.len() < k {
+        let mut choice: Option<(u32, f64)> = None;
+        for (candidate, row) in rows.iter().enumerate() {
+            if picks.iter().any(|&(picked, _)| picked == candidate as u32) {
+                continue;
+            }
+            let mut gain = 0.0;
+            for part in row.chunks(64) {
+                let mut s = [0.0; 8];
+                for (i, &(unit, weight)) in part.iter().enumerate() {
+                    if weight > best[unit as usize] {
+                        s[i % 8] += weight - best[unit as usize];
+                    }
+                }
+                gain += ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
+            }
+            if choice.is_none_or(|(_, most)| gain > most) {
+                choice = Some((candidate as u32, gain));
+            }
+        }
+        let Some((candidate, gain)) = choice else { break };
+        if gain <= 0.0 {
+            break;
+        }
+        picks.push((candidate, gain));
+        for &(unit, weight) in &rows[candidate as usize] {
+            if weight > best[unit as usize] {
+                best[unit as usize] = weight;
+            }
+        }
+    }
+    picks
+}
+
 /// Greedy and cut. A gain is summed unit by unit within an occurrence, then occurrence by occurrence.
 pub fn select(code: &TaskCode, occurrences: &Occurrences, config: &AnchorConfig) -> Reference {
     let score = |members: &[Occurrence]| {

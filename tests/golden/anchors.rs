@@ -1,6 +1,8 @@
 //! Anchor selection worked out by hand.
 
-use hunkwise::anchors::{AnchorConfig, Groupability, Unit, groupability, select};
+use hunkwise::anchors::{
+    AnchorConfig, Csr, Groupability, Unit, facility_location, groupability, select,
+};
 use hunkwise::code::{Root, Span, TaskCode, Windows};
 use hunkwise::edits::EditType;
 use hunkwise::similarity::{Occurrence, Occurrences};
@@ -208,4 +210,44 @@ fn input_that_does_not_fit_is_refused() {
         &config,
     );
     assert_eq!(none.unwrap().anchors, []);
+}
+
+/// Three facilities, four customers. First 0 (3 + 2 + 1); then 2 adds 0 + 0 + 3 - 1 + 2 = 4, and 1 adds 3 - 2 = 1.
+#[test]
+fn facility_location_by_hand() {
+    let graph = Csr {
+        offsets: &[0, 3, 5, 8],
+        units: &[0, 1, 2, 0, 1, 1, 2, 3],
+        weights: &[3.0, 2.0, 1.0, 1.0, 3.0, 1.0, 3.0, 2.0],
+    };
+    let pick = |k| facility_location(&Device::cpu(), graph, 4, k).unwrap();
+    assert_eq!(pick(3).candidates, [0, 2, 1]);
+    assert_eq!(pick(3).gains, [6.0, 4.0, 1.0]);
+    assert_eq!(pick(2).candidates, [0, 2]);
+    assert_eq!(pick(0).candidates, [0u32; 0]);
+    // Equal gains: the lower index. Nothing left to gain: no pick.
+    let graph = Csr { offsets: &[0, 1, 2, 3], units: &[0, 0, 0], weights: &[0.5, 1.0, 1.0] };
+    let found = facility_location(&Device::cpu(), graph, 1, 3).unwrap();
+    assert_eq!((found.candidates, found.gains), (vec![1], vec![1.0]));
+}
+
+#[test]
+fn facility_location_says_what_is_wrong_with_a_graph() {
+    let run = |offsets: &[usize], units: &[u32], weights: &[f64]| {
+        facility_location(&Device::cpu(), Csr { offsets, units, weights }, 2, 1)
+            .unwrap_err()
+            .to_string()
+    };
+    for offsets in [&[][..], &[1, 2], &[0, 2, 1, 2], &[0, 1]] {
+        let message = run(offsets, &[0, 1], &[1.0, 1.0]);
+        assert!(message.contains("`offsets` must ascend from 0 to 2"), "{message}");
+    }
+    assert!(run(&[0, 2], &[0, 1], &[1.0]).contains("2 units, but 1 weights"));
+    let message = run(&[0, 1, 2], &[0, 2], &[1.0, 1.0]);
+    assert!(message.contains("edge 1, of candidate 1, has unit 2 of 2"), "{message}");
+    for (weight, text) in [(-1.0, "-1"), (f64::NAN, "NaN"), (f64::INFINITY, "inf")] {
+        let message = run(&[0, 0, 2], &[0, 1], &[1.0, weight]);
+        let expected = format!("edge 1, of candidate 1, has weight {text}");
+        assert!(message.contains(&expected), "{message}");
+    }
 }

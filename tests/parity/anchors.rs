@@ -1,7 +1,9 @@
 //! Anchor selection against naive greedy: picks, groups and scores, bit for bit.
 
 use hunkwise::Device;
-use hunkwise::anchors::{AnchorConfig, Groupability, Unit, groupability, select};
+use hunkwise::anchors::{
+    AnchorConfig, Csr, Groupability, Unit, facility_location, groupability, select,
+};
 use hunkwise::code::{Root, Span, TaskCode, Windows};
 use hunkwise::edits::EditType;
 use hunkwise::reference;
@@ -112,4 +114,54 @@ proptest! {
         let expected = reference::anchors::groupability(&config, lines, n);
         prop_assert_eq!(groupability(&config, lines, n).to_bits(), expected.to_bits());
     }
+}
+
+/// A random graph; `n_weights` distinct weights, so that few of them make many ties.
+fn graph(
+    n_candidates: usize,
+    n_units: u32,
+    density: u32,
+    n_weights: u32,
+    seed: u64,
+) -> Vec<Vec<(u32, f64)>> {
+    let mut draw = splitmix(seed);
+    let mut rows = vec![vec![]; n_candidates];
+    for row in &mut rows {
+        let share = 1 + draw(density);
+        for unit in 0..n_units {
+            if draw(density) < share {
+                row.push((unit, f64::from(draw(n_weights)) / 7.0));
+            }
+        }
+    }
+    rows
+}
+
+fn check_facility(rows: &[Vec<(u32, f64)>], n_units: usize, k: usize) {
+    let mut offsets = vec![0];
+    for row in rows {
+        offsets.push(offsets[offsets.len() - 1] + row.len());
+    }
+    let (units, weights): (Vec<u32>, Vec<f64>) = rows.iter().flatten().copied().unzip();
+    let expected = reference::anchors::facility_location(rows, n_units, k);
+    for n_threads in [1, 2] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
+        let graph = Csr { offsets: &offsets, units: &units, weights: &weights };
+        let found = pool.install(|| facility_location(&Device::cpu(), graph, n_units, k)).unwrap();
+        let found: Vec<(u32, f64)> = found.candidates.into_iter().zip(found.gains).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn facility_location_on_graphs_of_any_density() {
+    for seed in 0..60 {
+        let n_units = [1, 30, 64, 65, 200, 900][seed as usize % 6];
+        let n_weights = [1, 2, 5, 1 << 20][seed as usize % 4];
+        let rows = graph(1 + seed as usize % 37, n_units, 1 + seed as u32 % 5, n_weights, seed);
+        check_facility(&rows, n_units as usize, [0, 1, 5, 40][seed as usize / 2 % 4]);
+    }
+    // Nothing to pick, nothing to cover.
+    check_facility(&[], 0, 3);
+    check_facility(&[vec![], vec![(0, 0.0)]], 1, 3);
 }

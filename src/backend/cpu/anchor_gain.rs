@@ -1,9 +1,12 @@
-//! Marginal gains of facility location: `gain(c) = sum over units u of c of max(0, gs(c) - best(u))`, where `best(u)`
+//! Marginal gains of facility location. [`weighted`] has them for graphs with a weight for each edge; here a candidate has
+//! one score: `gain(c) = sum over units u of c of max(0, gs(c) - best(u))`, where `best(u)`
 //! is the largest groupability among the picks that cover u.
 //!
 //! A candidate's units are ranges (an occurrence is a run of lines), so the cost is one read of `best` per unit and
 //! nothing per edge. The order of summation is part of the result: units inside a range first to last, then ranges
 //! first to last. Sums of different ranges do not wait for each other, which hides the latency of the additions.
+
+pub(crate) mod weighted;
 
 use rayon::prelude::*;
 
