@@ -146,7 +146,7 @@ impl<'a> List<'a> {
             }
         }
         let mut pairs = vec![];
-        walk.run(&self.distinct, |text, wanted, slots, counts| {
+        walk.run(&self.distinct, &self.least, |text, wanted, slots, counts| {
             let text_len = self.distinct.item_len(text);
             let mut left = wanted;
             while left != 0 {

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lanes::{Bins, Lanes, N_BINS, Partners, Prefix};
+use super::lanes::{Bins, Lanes, Masks, N_BINS, Partners, Prefix};
 use super::scalar;
 
 /// Proof that the processor has AVX2 and POPCNT; made by [`Avx2::detect`] alone.
@@ -19,24 +19,18 @@ impl Avx2 {
 
     /// See [`super::lanes::Kernel::advance`].
     #[inline]
-    pub(super) fn advance(
-        self,
-        state: &mut [Lanes],
-        table: &[Lanes],
-        row_of: &[u32],
-        text: &[u32],
-    ) {
+    pub(super) fn advance(self, state: &mut [Lanes], masks: Masks<'_>, text: &[u32]) {
         macro_rules! by_limbs {
             ($($n:literal)*) => {
                 match state.len() {
                     // SAFETY: `self` exists, so `detect` found AVX2 on this processor.
-                    $($n => unsafe { advance::<$n>(state, table, row_of, text) },)*
+                    $($n => unsafe { advance::<$n>(state, masks, text) },)*
                     // SAFETY: as above.
-                    _ => unsafe { advance_long(state, table, row_of, text) },
+                    _ => unsafe { advance_long(state, masks, text) },
                 }
             };
         }
-        by_limbs!(1 2 3 4 5 6 7 8);
+        by_limbs!(1 2 3 4 5 6 7 8 9 10 11 12);
     }
 
     /// See [`super::lanes::Kernel::ones`].
@@ -121,14 +115,13 @@ fn step(z: __m256i, m: __m256i, borrow: __m256i) -> (__m256i, __m256i) {
 }
 
 #[target_feature(enable = "avx2")]
-fn advance<const N: usize>(state: &mut [Lanes], table: &[Lanes], row_of: &[u32], text: &[u32]) {
-    let (rows, _) = table.as_chunks::<N>();
+fn advance<const N: usize>(state: &mut [Lanes], masks: Masks<'_>, text: &[u32]) {
     let mut limbs = [_mm256_setzero_si256(); N];
     for (z, limb) in limbs.iter_mut().zip(&state[..N]) {
         *z = load(limb);
     }
     for &symbol in text {
-        let masks = &rows[row_of[symbol as usize] as usize];
+        let masks = &masks.of(symbol)[..N];
         let mut borrow = _mm256_setzero_si256();
         for k in 0..N {
             (limbs[k], borrow) = step(limbs[k], load(&masks[k]), borrow);
@@ -141,12 +134,10 @@ fn advance<const N: usize>(state: &mut [Lanes], table: &[Lanes], row_of: &[u32],
 
 /// With more limbs than registers, the state stays in the first cache.
 #[target_feature(enable = "avx2")]
-fn advance_long(state: &mut [Lanes], table: &[Lanes], row_of: &[u32], text: &[u32]) {
-    let n_limbs = state.len();
+fn advance_long(state: &mut [Lanes], masks: Masks<'_>, text: &[u32]) {
     for &symbol in text {
-        let masks = &table[row_of[symbol as usize] as usize * n_limbs..][..n_limbs];
         let mut borrow = _mm256_setzero_si256();
-        for (limb, mask) in state.iter_mut().zip(masks) {
+        for (limb, mask) in state.iter_mut().zip(masks.of(symbol)) {
             let z;
             (z, borrow) = step(load(limb), load(mask), borrow);
             store(limb, z);

@@ -34,6 +34,24 @@ impl Lanes {
     pub(super) const ZEROS: Lanes = Lanes([0; N_LANES]);
 }
 
+/// Where each symbol stands in the patterns.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Masks<'a> {
+    /// From the first limb in use on; a row is `stride` limbs.
+    pub(super) table: &'a [Lanes],
+    pub(super) stride: usize,
+    /// The row of each symbol.
+    pub(super) row_of: &'a [u32],
+}
+
+impl<'a> Masks<'a> {
+    /// The limbs of a symbol from the first one in use on.
+    #[inline(always)]
+    pub(super) fn of(self, symbol: u32) -> &'a [Lanes] {
+        &self.table[self.row_of[symbol as usize] as usize * self.stride..]
+    }
+}
+
 /// The bins of one histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(32))]
@@ -86,20 +104,13 @@ impl Kernel {
         Kernel::Scalar
     }
 
-    /// Runs the recurrence over a text: `table` has `state.len()` limbs for every row, and `row_of` the row of each
-    /// symbol of the text.
+    /// Runs the recurrence over a text on some limbs of the state.
     #[inline]
-    pub(super) fn advance(
-        self,
-        state: &mut [Lanes],
-        table: &[Lanes],
-        row_of: &[u32],
-        text: &[u32],
-    ) {
+    pub(super) fn advance(self, state: &mut [Lanes], masks: Masks<'_>, text: &[u32]) {
         match self {
-            Kernel::Scalar => scalar::advance(state, table, row_of, text),
+            Kernel::Scalar => scalar::advance(state, masks, text),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(avx2) => avx2.advance(state, table, row_of, text),
+            Kernel::Avx2(avx2) => avx2.advance(state, masks, text),
         }
     }
 

@@ -1,14 +1,12 @@
 //! The kernels in plain Rust.
 
-use super::lanes::{Bins, Lanes, N_LANES, Partners, Prefix};
+use super::lanes::{Bins, Lanes, Masks, N_LANES, Partners, Prefix};
 
 /// See [`super::lanes::Kernel::advance`].
-pub(super) fn advance(state: &mut [Lanes], table: &[Lanes], row_of: &[u32], text: &[u32]) {
-    let n_limbs = state.len();
+pub(super) fn advance(state: &mut [Lanes], masks: Masks<'_>, text: &[u32]) {
     for &symbol in text {
-        let masks = &table[row_of[symbol as usize] as usize * n_limbs..][..n_limbs];
         let mut borrow = [0u64; N_LANES];
-        for (state, mask) in state.iter_mut().zip(masks) {
+        for (state, mask) in state.iter_mut().zip(masks.of(symbol)) {
             for lane in 0..N_LANES {
                 let (z, m) = (state.0[lane], mask.0[lane]);
                 let difference = z.wrapping_sub(!z & m).wrapping_sub(borrow[lane]);
