@@ -92,7 +92,7 @@ impl<'a> Bounds<'a> {
                         let bad = units.iter().position(|&unit| unit as usize >= n_units);
                         return Err(BadEdge::Unit(first + bad.unwrap_or(0)));
                     }
-                    let is_weight = |weight: f64| (weight >= 0.0) & (weight < f64::INFINITY);
+                    let is_weight = |weight: f64| (0.0..f64::INFINITY).contains(&weight);
                     if !weights.iter().fold(true, |all, &weight| all & is_weight(weight)) {
                         let bad = weights.iter().position(|&weight| !is_weight(weight));
                         return Err(BadEdge::Weight(first + bad.unwrap_or(0)));
