@@ -2,4 +2,5 @@
 
 mod advantage;
 mod anchors;
+mod pairs;
 mod similarity;

@@ -17,6 +17,9 @@ mod walk;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rayon::prelude::*;
