@@ -278,12 +278,13 @@ mod tests {
                     let gain = gains.gain(candidate);
                     let (bound, is_gain) = gains.tighten(candidate, f64::INFINITY);
                     assert!(bound >= gain, "case {case}: {bound} < {gain}");
-                    n_tight += usize::from(!is_gain && bound < gain * 1.05);
+                    n_tight += usize::from(!is_gain && bound > gain && bound < gain * 1.05);
                     assert_eq!(gains.tighten(candidate, 0.0), (gain, true));
                 }
                 gains.pick(draw(30) as usize);
             }
         }
-        assert!(n_tight > 10_000, "{n_tight} bounds are close to their gains");
+        // Not in rows that are not stored, nor with a scale that does not suit.
+        assert!(n_tight > 2000, "{n_tight} bounds are close to their gains");
     }
 }
