@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput};
 use hunkwise::Device;
 use hunkwise::advantage::{Cover, Estimator, group_advantage, project};
-use hunkwise::anchors::{AnchorConfig, select};
+use hunkwise::anchors::{AnchorConfig, Csr, facility_location, select};
 use hunkwise::code::{Root, Span, TaskCode, Windows};
 use hunkwise::edits::EditType;
 use hunkwise::error::Place;
@@ -93,6 +93,54 @@ pub(crate) fn anchors(c: &mut Criterion) {
         group.bench_function(name, |b| {
             b.iter(|| select(&device, &code, black_box(&windows), &occurrences, &config));
         });
+    }
+    group.finish();
+}
+
+/// Items on a ring, each joined to about half of the `reach` next on each side, with weights from 0.8 to 1.
+fn ring(n: u32, reach: u32) -> Vec<Vec<(u32, f64)>> {
+    let mut draw = splitmix(11);
+    let mut rows: Vec<Vec<(u32, f64)>> = (0..n).map(|item| vec![(item, 1.0)]).collect();
+    for item in 0..n {
+        for step in 1..=reach {
+            if draw(2) == 0 {
+                let weight = 0.8 + 0.2 * f64::from(draw(1 << 30)) / f64::from(1 << 30);
+                let other = (item + step) % n;
+                rows[item as usize].push((other, weight));
+                rows[other as usize].push((item, weight));
+            }
+        }
+    }
+    for row in &mut rows {
+        row.sort_by_key(|edge| edge.0);
+    }
+    rows
+}
+
+pub(crate) fn facilities(c: &mut Criterion) {
+    let device = Device::cpu();
+    let mut group = c.benchmark_group("facility_location");
+    for (name, n, reach, k) in
+        [("small", 300, 40, 20), ("n20k_sparse", 20_000, 125, 64), ("n20k_dense", 20_000, 1235, 64)]
+    {
+        let rows = ring(n, reach);
+        let mut offsets = vec![0];
+        for row in &rows {
+            offsets.push(offsets[offsets.len() - 1] + row.len());
+        }
+        let (units, weights): (Vec<u32>, Vec<f64>) = rows.iter().flatten().copied().unzip();
+        let graph = Csr { offsets: &offsets, units: &units, weights: &weights };
+        let run = || facility_location(&device, black_box(graph), n as usize, k);
+        if n < 1000 {
+            let found = run().expect("a valid graph");
+            let expected = reference::anchors::facility_location(&rows, n as usize, k);
+            let found: Vec<(u32, f64)> = found.candidates.into_iter().zip(found.gains).collect();
+            assert_eq!(found, expected);
+        }
+        drop(rows);
+        group.sample_size(10);
+        group.throughput(Throughput::Elements(units.len() as u64));
+        group.bench_function(name, |b| b.iter(run));
     }
     group.finish();
 }

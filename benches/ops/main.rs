@@ -10,6 +10,7 @@ criterion_group!(
     similarity::window_similarity,
     similarity::pair_similarity_of_a_list,
     credit::anchors,
+    credit::facilities,
     credit::groups,
     credit::projection
 );

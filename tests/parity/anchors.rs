@@ -165,3 +165,40 @@ fn facility_location_on_graphs_of_any_density() {
     check_facility(&[], 0, 3);
     check_facility(&[vec![], vec![(0, 0.0)]], 1, 3);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Rows of every layout, in any order of units; weights of every range. Many picks, so that units are covered again
+    /// and again.
+    #[test]
+    fn facility_location_with_weights_of_any_range(
+        seed in any::<u64>(),
+        n_candidates in 1usize..160,
+        n_units in 1u32..400,
+        most_step in 1u32..60,
+        (base, spread) in prop::sample::select(vec![
+            (0.8, 0.2), (0.0, 1.0), (0.0, 1e-300), (1e9, 1e-3), (1.0, 0.0), (0.0, 5e-324), (0.0, 1.7e308),
+        ]),
+        n_weights in prop::sample::select(vec![1u32, 3, 1 << 24]),
+        shuffled in any::<bool>(),
+        k in 1usize..50,
+    ) {
+        let mut draw = splitmix(seed);
+        let mut rows = vec![vec![]; n_candidates];
+        for row in &mut rows {
+            let mut unit = draw(n_units);
+            while unit < n_units {
+                let share = f64::from(draw(n_weights)) / f64::from(n_weights);
+                row.push((unit, base + spread * share));
+                unit += 1 + draw(most_step);
+            }
+            if shuffled {
+                for i in 1..row.len() {
+                    row.swap(i, draw(i as u32 + 1) as usize);
+                }
+            }
+        }
+        check_facility(&rows, n_units as usize, k);
+    }
+}

@@ -1,7 +1,9 @@
 //! What holds for every selection: the greedy guarantee, disjoint groups, independence of threads.
 
 use hunkwise::Device;
-use hunkwise::anchors::{AnchorConfig, Groupability, Selection, Unit, groupability, select};
+use hunkwise::anchors::{
+    AnchorConfig, Csr, Groupability, Selection, Unit, facility_location, groupability, select,
+};
 use hunkwise::code::{Root, Span, TaskCode, Windows};
 use hunkwise::edits::EditType;
 use hunkwise::similarity::{Occurrence, Occurrences};
@@ -145,6 +147,42 @@ proptest! {
         let (one, two) = (with(1), with(2));
         prop_assert_eq!(one.gain.to_bits(), two.gain.to_bits());
         prop_assert_eq!(one, two);
+    }
+
+    /// Gains fall, none is 0, each is what the pick adds to those before it, and nothing is left when picks end early.
+    #[test]
+    fn facility_location_gains_are_what_they_add(
+        rows in prop::collection::vec(
+            prop::collection::btree_map(0u32..40, 0.0f64..1.0, 0..40),
+            0..30,
+        ),
+        k in 0usize..35,
+    ) {
+        let mut offsets = vec![0];
+        for row in &rows {
+            offsets.push(offsets[offsets.len() - 1] + row.len());
+        }
+        let (units, weights): (Vec<u32>, Vec<f64>) = rows.iter().flatten().unzip();
+        let graph = Csr { offsets: &offsets, units: &units, weights: &weights };
+        let found = facility_location(&Device::cpu(), graph, 40, k).unwrap();
+        let value = |picks: &[u32]| -> f64 {
+            let best = |unit| {
+                let weights = picks.iter().filter_map(|&pick| rows[pick as usize].get(&unit));
+                weights.fold(0.0f64, |best, &weight| best.max(weight))
+            };
+            (0..40).map(best).sum()
+        };
+        prop_assert!(found.candidates.len() <= k.min(rows.len()));
+        prop_assert_eq!(found.candidates.len(), found.gains.len());
+        prop_assert!(found.gains.windows(2).all(|pair| pair[0] >= pair[1] && pair[1] > 0.0));
+        for n in 0..found.candidates.len() {
+            let gain = value(&found.candidates[..=n]) - value(&found.candidates[..n]);
+            prop_assert!((found.gains[n] - gain).abs() < 1e-9, "{} for {}", found.gains[n], gain);
+        }
+        if found.candidates.len() < k {
+            let all: Vec<u32> = (0..rows.len() as u32).collect();
+            prop_assert!((value(&found.candidates) - value(&all)).abs() < 1e-9);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! nothing per edge. The order of summation is part of the result: units inside a range first to last, then ranges
 //! first to last. Sums of different ranges do not wait for each other, which hides the latency of the additions.
 
+mod byte_rows;
 pub(crate) mod weighted;
 
 use rayon::prelude::*;
