@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rollout::Shape;
 
@@ -86,11 +86,13 @@ pub struct Growth {
     pub method: &'static str,
     /// Slope of the least-squares line through (log size, log seconds); 1 is linear.
     pub exponent: f64,
+    /// R^2 of that line, from 0 to 1: the part of the variance of log seconds that it explains.
+    pub r_squared: f64,
     /// (size, median seconds).
     pub points: Vec<(u64, f64)>,
 }
 
-/// A stretch of time on one stage of one task.
+/// A stretch of time on one task, or on one of its stages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceSlice {
     /// Index into [`Profile::methods`].
@@ -99,12 +101,12 @@ pub struct TraceSlice {
     pub task: String,
     /// Index of the task.
     pub task_idx: usize,
-    /// Name of the stage.
-    pub stage: &'static str,
-    /// Microseconds from the beginning of the traced runs.
-    pub began: f64,
-    /// Microseconds that it took.
-    pub took: f64,
+    /// Name of the stage; `None` for the task as a whole, from its first stage to its last.
+    pub stage: Option<&'static str>,
+    /// Nanoseconds from the beginning of the traced runs.
+    pub began_ns: u64,
+    /// Nanoseconds that it took.
+    pub took_ns: u64,
 }
 
 /// Writes a profile as one JSON object.
@@ -117,7 +119,8 @@ pub fn write_profile(out: &mut dyn Write, profile: &Profile) -> io::Result<()> {
 }
 
 /// Writes slices as a Chrome trace: a process for each method, a track for each task, a complete event for each slice.
-/// `run_us` is the length of all traced runs in microseconds.
+/// Times are in microseconds, as the format has it, with three decimals. Give the slice of a task before those of its
+/// stages: of events that begin together the outer one comes first. `run_ns` is the length of all traced runs.
 ///
 /// # Errors
 /// Whatever the writer returns.
@@ -125,33 +128,39 @@ pub fn write_trace(
     out: &mut dyn Write,
     methods: &[&str],
     slices: &[TraceSlice],
-    run_us: f64,
+    run_ns: u64,
 ) -> io::Result<()> {
-    // Perfetto takes process 0 for the idle process.
+    let microseconds = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let mut events = Vec::new();
+    let mut describe = |what: &str, pid: usize, tid: usize, args: Value| {
+        events
+            .push(json!({"name": what, "ph": "M", "ts": 0, "pid": pid, "tid": tid, "args": args}));
+    };
+    // Perfetto takes process 0 for the idle process.
     for (method, name) in methods.iter().enumerate() {
-        let args = json!({ "name": name });
-        events.push(json!({"name": "process_name", "ph": "M", "pid": method + 1, "args": args}));
-        let args = json!({ "sort_index": method });
-        events.push(
-            json!({"name": "process_sort_index", "ph": "M", "pid": method + 1, "args": args}),
-        );
+        describe("process_name", method + 1, 0, json!({ "name": name }));
+        describe("process_sort_index", method + 1, 0, json!({ "sort_index": method }));
     }
     let mut named = std::collections::BTreeSet::new();
     for slice in slices {
-        let (pid, tid) = (slice.method + 1, slice.task_idx + 1);
-        if named.insert((pid, tid)) {
+        if named.insert((slice.method, slice.task_idx)) {
             let args = json!({ "name": slice.task });
-            events.push(
-                json!({"name": "thread_name", "ph": "M", "pid": pid, "tid": tid, "args": args}),
-            );
+            describe("thread_name", slice.method + 1, slice.task_idx + 1, args);
         }
+    }
+    for slice in slices {
         events.push(json!({
-            "name": slice.stage, "cat": "stage", "ph": "X", "pid": pid, "tid": tid,
-            "ts": slice.began, "dur": slice.took, "args": {"task": slice.task},
+            "name": slice.stage.unwrap_or("task"),
+            "cat": if slice.stage.is_some() { "stage" } else { "task" },
+            "ph": "X",
+            "ts": microseconds(slice.began_ns),
+            "dur": microseconds(slice.took_ns),
+            "pid": slice.method + 1,
+            "tid": slice.task_idx + 1,
+            "args": {"task": slice.task},
         }));
     }
-    let other = json!({"hunkwise": env!("CARGO_PKG_VERSION"), "run_us": run_us});
+    let other = json!({"hunkwise": env!("CARGO_PKG_VERSION"), "run_us": microseconds(run_ns)});
     let trace = json!({"displayTimeUnit": "ms", "otherData": other, "traceEvents": events});
     serde_json::to_writer(&mut *out, &trace)?;
     out.write_all(b"\n")

@@ -55,8 +55,9 @@ pub fn pair_similarity(
     items.check()?;
     let (tokens, n_symbols) = intern(items.tokens);
     let pairs = match device {
-        Device::Cpu(_) => {
-            cpu::matching_pairs(&tokens, items.offsets, n_symbols, eta, memory_limit)?
+        Device::Cpu(device) => {
+            let simd = device.simd();
+            cpu::matching_pairs(simd, &tokens, items.offsets, n_symbols, eta, memory_limit)?
         }
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())

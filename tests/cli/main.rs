@@ -2,6 +2,7 @@
 
 mod profile;
 mod synthetic;
+mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! `hunkwise profile`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use hunkwise::Device;
@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use super::{folder, hunkwise, rows, text, write};
 
-const METHODS: [&str; 5] = ["grpo", "gigpo", "exact", "whole", "windows"];
-const STAGES: [&str; 6] = ["edits", "code", "similarity", "anchors", "advantage", "projection"];
+pub(crate) const METHODS: [&str; 5] = ["grpo", "gigpo", "exact", "whole", "windows"];
+pub(crate) const STAGES: [&str; 6] =
+    ["edits", "code", "similarity", "anchors", "advantage", "projection"];
 
 fn json(path: &Path) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).expect("a file")).expect("JSON")
@@ -109,6 +110,7 @@ fn json_has_every_method_stage_and_axis() {
     for (row, (axis, method, sizes)) in growth.iter().zip(rows) {
         assert_eq!((row["axis"].as_str(), row["method"].as_str()), (Some(axis), Some(method)));
         assert!(row["exponent"].as_f64().unwrap().is_finite());
+        assert!((0.0..=1.0).contains(&row["r_squared"].as_f64().unwrap()), "{row}");
         let points = list(&row["points"]);
         assert_eq!(points.iter().map(|p| p[0].as_u64().unwrap()).collect::<Vec<_>>(), sizes);
         assert!(points.iter().all(|p| p[1].as_f64().unwrap() > 0.0));
@@ -139,52 +141,6 @@ fn memory_is_known_or_said_not_to_be() {
     assert_eq!(peaks.iter().max(), Some(&peak(4)));
     // Stages that GRPO does not have have no peak.
     assert!(profile["methods"][0]["stages"][0]["peak_bytes"].is_null());
-}
-
-/// Begin and length in microseconds, and the stage.
-type Slice = (f64, f64, String);
-
-#[test]
-fn the_trace_is_complete_events_inside_the_run() {
-    let folder = folder();
-    let out = folder.path().join("trace.json");
-    let out = out.to_str().unwrap();
-    let run = hunkwise(&["profile", "--synthetic", "3x4x2x10", "--repeat", "1", "--trace", out]);
-    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
-    let trace = json(Path::new(out));
-    let run_us = trace["otherData"]["run_us"].as_f64().unwrap();
-    let mut tracks: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();
-    let (mut processes, mut threads) = (Vec::new(), BTreeMap::new());
-    for event in trace["traceEvents"].as_array().unwrap() {
-        let pid = event["pid"].as_u64().unwrap();
-        let name = event["name"].as_str().unwrap().to_string();
-        match (event["ph"].as_str().unwrap(), name.as_str()) {
-            ("X", _) => {
-                let track = (pid, event["tid"].as_u64().unwrap());
-                let (ts, dur) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
-                assert!(ts >= 0.0 && dur >= 0.0 && ts + dur <= run_us, "{event} of {run_us}");
-                tracks.entry(track).or_default().push((ts, dur, name));
-            }
-            ("M", "process_name") => {
-                processes.push(event["args"]["name"].as_str().unwrap().to_string())
-            }
-            ("M", "thread_name") => {
-                let track = (pid, event["tid"].as_u64().unwrap());
-                threads.insert(track, event["args"]["name"].as_str().unwrap().to_string());
-            }
-            ("M", "process_sort_index") => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    assert_eq!(processes, METHODS);
-    assert_eq!(tracks.len(), 5 * 3);
-    for ((pid, tid), slices) in tracks {
-        assert_eq!(threads[&(pid, tid)], format!("task-{}", tid - 1));
-        // One slice for each stage that runs, one after the other.
-        let stages: Vec<&str> = slices.iter().map(|s| s.2.as_str()).collect();
-        assert_eq!(stages, if pid <= 2 { &STAGES[4..] } else { &STAGES[..] });
-        assert!(slices.windows(2).all(|s| s[0].0 + s[0].1 <= s[1].0 + 1e-3), "{slices:?}");
-    }
 }
 
 #[test]
@@ -253,6 +209,23 @@ fn bad_arguments_are_errors_and_write_nothing() {
         assert!(!Path::new(out).exists(), "{args:?} wrote a file");
     }
     assert_eq!(std::fs::read_to_string(&input).unwrap(), rows());
+}
+
+#[test]
+fn help_has_no_option_that_is_refused() {
+    let help = text(&hunkwise(&["profile", "--help"]).stdout);
+    for (option, is_listed) in [
+        ("--grouping", false),
+        ("--step ", false),
+        ("--memory-of", false),
+        ("--repeat", true),
+        ("--step-seconds", true),
+        ("--eta ", true),
+    ] {
+        assert_eq!(help.contains(option), is_listed, "{option}: {help}");
+    }
+    let help = text(&hunkwise(&["credit", "--help"]).stdout);
+    assert!(help.contains("--grouping") && help.contains("--step "), "{help}");
 }
 
 #[test]

@@ -2,4 +2,7 @@
 
 mod advantage;
 mod anchors;
+mod pairs;
 mod similarity;
+#[path = "../support/tasks.rs"]
+mod tasks;

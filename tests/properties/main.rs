@@ -4,5 +4,6 @@ mod advantage;
 mod anchors;
 mod code;
 mod edits;
+mod pairs;
 mod rollout;
 mod similarity;

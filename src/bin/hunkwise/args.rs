@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Measure what the credit costs beside GRPO's: time and memory of each stage, for GRPO, GiGPO and each grouping.
     ///
-    /// Each method sets `--grouping` and `--step` itself; all other parameters are as given.
+    /// Each method sets the grouping and the step advantage itself; all other parameters are as given.
     Profile(ProfileArgs),
 }
 
@@ -107,6 +107,12 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Args)]
+// Each method sets the first two itself, so that `profile` refuses them; with them the third says nothing.
+#[command(
+    mut_arg("grouping", |arg| arg.hide(true)),
+    mut_arg("step", |arg| arg.hide(true)),
+    mut_arg("step_eta", |arg| arg.hide(true))
+)]
 pub(crate) struct ProfileArgs {
     /// Dumps of rollouts, as for `credit`.
     #[arg(required_unless_present = "synthetic", value_name = "FILES", help_heading = "Input")]
@@ -119,7 +125,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) reading: ReadArgs,
-    /// Runs of each method; times are their medians.
+    /// Runs of each method, after one off the clock; times are their medians.
     #[arg(long, default_value_t = 5, value_name = "N", help_heading = "Measuring",
         value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) repeat: u16,

@@ -6,7 +6,7 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hunkwise::advantage::StepGroups;
 use hunkwise::error::{Error, Result};
@@ -71,17 +71,17 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<usize> {
     session::report_flagged(&batch);
 
     let plans = if args.growth { growth::plan(&batch, args) } else { Vec::new() };
-    let n_runs = METHODS.len() + plans.iter().map(growth::Plan::n_runs).sum::<usize>();
-    let n_runs = n_runs * usize::from(args.repeat);
+    let n_batches = 1 + plans.iter().map(growth::Plan::n_batches).sum::<usize>();
+    let n_runs = n_batches * METHODS.len() * (1 + usize::from(args.repeat));
     let bar = session::bar(n_runs as u64, "timing  {bar:30} {pos}/{len} runs {eta}");
     let mut profile = costs(&batch, &config, args, &bar)?;
     profile.growth = growth::measure(&plans, &batch, &profile.methods, &config, args, &bar)?;
     bar.finish_and_clear();
 
     if let Some(path) = &args.trace {
-        let (slices, run_us) = trace(&batch, &config)?;
+        let (slices, run_ns) = trace(&batch, &config)?;
         let names = METHODS.map(|method| method.name);
-        report::write_whole(path, |out| report::write_trace(out, &names, &slices, run_us))?;
+        report::write_whole(path, |out| report::write_trace(out, &names, &slices, run_ns))?;
     }
     if let Some(path) = &args.json {
         report::write_whole(path, |out| report::write_profile(out, &profile))?;
@@ -94,8 +94,8 @@ fn costs(batch: &Batch, config: &Config, args: &ProfileArgs, bar: &ProgressBar) 
     let peaks = memory::peaks_of_all(&args.files);
     let mut methods: Vec<MethodCost> = Vec::new();
     let mut found = Diagnostics::default();
-    for (method_idx, method) in METHODS.iter().enumerate() {
-        let runs = timed(batch, &method.config(config), args.repeat.into(), bar)?;
+    let runs_of_all = timed(batch, config, args.repeat.into(), bar)?;
+    for (method_idx, (method, runs)) in METHODS.iter().zip(runs_of_all).enumerate() {
         let of_memory = peaks.as_ref().ok().and_then(|peaks| peaks.get(method_idx));
         let stages = stages()
             .map(|(stage_idx, stage)| StageCost {
@@ -148,19 +148,25 @@ fn stages() -> impl Iterator<Item = (usize, &'static str)> {
     all.into_iter().map(|(stage, _)| stage).enumerate().filter(|(_, stage)| *stage != "wall")
 }
 
+/// The runs of every method. Each runs once off the clock, to fill caches and the heap; then they take turns, so that a
+/// machine that grows slower or faster meanwhile does so for all.
 fn timed(
     batch: &Batch,
     config: &Config,
     repeat: usize,
     bar: &ProgressBar,
-) -> Result<Vec<Diagnostics>> {
-    (0..repeat)
-        .map(|_| {
-            let run = credit(&Device::cpu(), batch, config)?;
+) -> Result<Vec<Vec<Diagnostics>>> {
+    let mut runs: Vec<Vec<Diagnostics>> = vec![Vec::new(); METHODS.len()];
+    for round in 0..=repeat {
+        for (method, runs) in METHODS.iter().zip(&mut runs) {
+            let run = credit(&Device::cpu(), batch, &method.config(config))?;
             bar.inc(1);
-            Ok(run.diagnostics)
-        })
-        .collect()
+            if round > 0 {
+                runs.push(run.diagnostics);
+            }
+        }
+    }
+    Ok(runs)
 }
 
 /// The middle value, the mean of the two middle ones of an even number; 0 for none.
@@ -174,41 +180,45 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// One more run of each method with every stage of every task on the clock, and the microseconds of all of them.
-fn trace(batch: &Batch, config: &Config) -> Result<(Vec<TraceSlice>, f64)> {
+/// One more run of each method with every stage of every task on the clock, and the nanoseconds of all of them. The
+/// slice of a task comes before those of its stages, which lie inside.
+fn trace(batch: &Batch, config: &Config) -> Result<(Vec<TraceSlice>, u64)> {
     let started = Instant::now();
     let mut slices = Vec::new();
-    for (method_idx, method) in METHODS.iter().enumerate() {
+    for (method, way) in METHODS.iter().enumerate() {
         let laps: Mutex<Vec<StageLap>> = Mutex::new(Vec::new());
         let on_stage = |lap| laps.lock().unwrap_or_else(PoisonError::into_inner).push(lap);
         let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
-        pipeline::credit_with(&Device::cpu(), batch, &method.config(config), extras)?;
+        pipeline::credit_with(&Device::cpu(), batch, &way.config(config), extras)?;
         let laps = laps.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (task_idx, task) in batch.tasks.iter().enumerate() {
             let laps: Vec<&StageLap> = laps.iter().filter(|lap| lap.task == task_idx).collect();
-            let Some(began) = laps.iter().map(|lap| lap.began).min() else { continue };
-            let mut at = (began - started).as_secs_f64() * 1e6;
+            let began = laps.iter().map(|lap| lap.began).min();
+            let (Some(began), Some(ended)) = (began, laps.iter().map(|lap| lap.ended).max()) else {
+                continue;
+            };
+            let mut at = nanoseconds(began - started);
+            let mut slice = |stage, began_ns, took_ns| {
+                let task = task.id.clone();
+                slices.push(TraceSlice { method, task, task_idx, stage, began_ns, took_ns });
+            };
+            slice(None, at, nanoseconds(ended - began));
             for (_, stage) in stages() {
-                let of_stage = || laps.iter().filter(|lap| lap.stage == stage);
-                if of_stage().next().is_none() {
+                let mut of_stage = laps.iter().filter(|lap| lap.stage == stage).peekable();
+                if of_stage.peek().is_none() {
                     continue;
                 }
-                let took: f64 =
-                    of_stage().map(|lap| (lap.ended - lap.began).as_secs_f64() * 1e6).sum();
-                let task = task.id.clone();
-                slices.push(TraceSlice {
-                    method: method_idx,
-                    task,
-                    task_idx,
-                    stage,
-                    began: at,
-                    took,
-                });
+                let took = of_stage.map(|lap| nanoseconds(lap.ended - lap.began)).sum();
+                slice(Some(stage), at, took);
                 at += took;
             }
         }
     }
-    Ok((slices, started.elapsed().as_secs_f64() * 1e6))
+    Ok((slices, nanoseconds(started.elapsed())))
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

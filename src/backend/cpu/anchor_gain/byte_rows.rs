@@ -57,7 +57,10 @@ impl Scale {
     fn byte(self, weight: f64) -> u32 {
         // Beyond 2^52 a float is an integer: adding it rounds, and leaves the integer in the low bits.
         const INTEGERS: f64 = (1u64 << 52) as f64;
-        ((self.steps(weight) + 0.5001).max(1.0).min(255.0) + INTEGERS).to_bits() as u32
+        // Not `clamp`, which lets NaN through: it is found by another check.
+        #[allow(clippy::manual_clamp)]
+        let steps = (self.steps(weight) + 0.5001).max(1.0).min(255.0);
+        (steps + INTEGERS).to_bits() as u32
     }
 
     fn level(self, best: f64) -> u8 {

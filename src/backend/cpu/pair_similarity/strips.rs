@@ -76,13 +76,8 @@ impl StripLcs {
         counts.first().copied().unwrap_or(0)
     }
 
-    /// Whether [`StripLcs::take_pattern`] can take a pattern whole.
-    pub(crate) fn is_one_strip(pattern: &[u32]) -> bool {
-        pattern.len() <= STRIP
-    }
-
     /// Makes a strip ready for [`StripLcs::lcs_with`].
-    pub(crate) fn take_pattern(&mut self, strip: &[u32]) {
+    fn take_pattern(&mut self, strip: &[u32]) {
         for symbol in self.symbols.drain(..) {
             self.row_of[symbol as usize] = ABSENT;
         }
@@ -103,7 +98,7 @@ impl StripLcs {
     }
 
     /// The LCS of the pattern taken and a text.
-    pub(crate) fn lcs_with(&mut self, text: &[u32]) -> u32 {
+    fn lcs_with(&mut self, text: &[u32]) -> u32 {
         self.state.fill(u64::MAX);
         for &symbol in text {
             let row = self.row_of[symbol as usize];

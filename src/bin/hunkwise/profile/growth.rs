@@ -27,9 +27,9 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Runs of the smaller sizes, one of each method.
-    pub(super) fn n_runs(&self) -> usize {
-        (self.sizes.len() - 1) * METHODS.len()
+    /// Smaller sizes, a batch each.
+    pub(super) fn n_batches(&self) -> usize {
+        self.sizes.len() - 1
     }
 }
 
@@ -79,8 +79,8 @@ pub(super) fn measure(
         let (whole, parts) = sizes.split_last().unwrap_or((&0, &[]));
         for &size in parts {
             let batch = smaller(batch, *axis, size, args.seed)?;
-            for (method, points) in METHODS.iter().zip(&mut points) {
-                let runs = timed(&batch, &method.config(config), args.repeat.into(), bar)?;
+            let runs_of_all = timed(&batch, config, args.repeat.into(), bar)?;
+            for (runs, points) in runs_of_all.iter().zip(&mut points) {
                 let seconds = median(runs.iter().map(|run| run.seconds.wall));
                 points.push((size.into(), seconds));
             }
@@ -92,8 +92,8 @@ pub(super) fn measure(
         };
         for (method, mut points) in methods.iter().zip(points) {
             points.push((u64::from(*whole), method.seconds));
-            let exponent = exponent(&points);
-            all.push(Growth { axis, method: method.method, exponent, points });
+            let (exponent, r_squared) = fit(&points);
+            all.push(Growth { axis, method: method.method, exponent, r_squared, points });
         }
     }
     Ok(all)
@@ -106,8 +106,9 @@ fn sizes(whole: u32) -> Vec<u32> {
     if sizes.len() < 2 { Vec::new() } else { sizes }
 }
 
-/// Slope of the least-squares line through (ln size, ln seconds); 0 when the sizes are all the same.
-fn exponent(points: &[(u64, f64)]) -> f64 {
+/// Slope of the least-squares line through (ln size, ln seconds), and R^2: the part of the variance of ln seconds that it
+/// explains, 1 where there is none. 0 and 0 when the sizes are all the same.
+fn fit(points: &[(u64, f64)]) -> (f64, f64) {
     let logs = || {
         // A run below the clock's resolution counts as a nanosecond.
         points.iter().map(|&(size, seconds)| ((size as f64).ln(), seconds.max(1e-9).ln()))
@@ -117,7 +118,14 @@ fn exponent(points: &[(u64, f64)]) -> f64 {
         (logs().map(|(x, _)| x).sum::<f64>() / n, logs().map(|(_, y)| y).sum::<f64>() / n);
     let covariance: f64 = logs().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
     let variance: f64 = logs().map(|(x, _)| (x - mean_x) * (x - mean_x)).sum();
-    if variance > 0.0 { covariance / variance } else { 0.0 }
+    if variance <= 0.0 {
+        return (0.0, 0.0);
+    }
+    let exponent = covariance / variance;
+    let total: f64 = logs().map(|(_, y)| (y - mean_y) * (y - mean_y)).sum();
+    let rest: f64 = logs().map(|(x, y)| (y - mean_y - exponent * (x - mean_x)).powi(2)).sum();
+    let r_squared = if total > 0.0 { (1.0 - rest / total).clamp(0.0, 1.0) } else { 1.0 };
+    (exponent, r_squared)
 }
 
 #[cfg(test)]
@@ -126,11 +134,16 @@ mod tests {
 
     #[test]
     fn the_exponent_of_a_power_is_found() {
-        let square = [(1, 0.5), (2, 2.0), (4, 8.0), (8, 32.0)];
-        assert!((exponent(&square) - 2.0).abs() < 1e-12);
-        // ln 2, ln 2, ln 4 at ln 1, ln 2, ln 4: slope 1/2.
-        assert!((exponent(&[(1, 2.0), (2, 2.0), (4, 4.0)]) - 0.5).abs() < 1e-12);
-        assert_eq!(exponent(&[(3, 1.0), (3, 2.0)]), 0.0);
+        let near = |(exponent, r_squared): (f64, f64), expected: (f64, f64)| {
+            (exponent - expected.0).abs() < 1e-12 && (r_squared - expected.1).abs() < 1e-12
+        };
+        assert!(near(fit(&[(1, 0.5), (2, 2.0), (4, 8.0), (8, 32.0)]), (2.0, 1.0)));
+        // ln 2, ln 2, ln 4 at ln 1, ln 2, ln 4: slope 1/2; of the variance 2/3 ln^2 2 it leaves 1/6 ln^2 2.
+        assert!(near(fit(&[(1, 2.0), (2, 2.0), (4, 4.0)]), (0.5, 0.75)));
+        // Up and down again: the line is flat and explains nothing.
+        assert!(near(fit(&[(1, 1.0), (2, 2.0), (4, 1.0)]), (0.0, 0.0)));
+        assert!(near(fit(&[(1, 3.0), (2, 3.0)]), (0.0, 1.0)));
+        assert_eq!(fit(&[(3, 1.0), (3, 2.0)]), (0.0, 0.0));
     }
 
     #[test]

@@ -8,9 +8,10 @@ use hunkwise::report::{Growth, MethodCost, Profile};
 use crate::summary::time;
 use crate::text::{count, plain, wrap};
 
-/// Columns of a method's name, and of a figure.
+/// Columns of a method's name, of a figure, and of an exponent with its R^2.
 const NAME: usize = 8;
 const FIGURE: usize = 11;
+const FIT: usize = 15;
 
 /// To standard output, or to standard error when a file goes there.
 pub(super) fn print(profile: &Profile, to_stderr: bool) -> Result<()> {
@@ -26,7 +27,7 @@ pub(super) fn print(profile: &Profile, to_stderr: bool) -> Result<()> {
 fn text_of(profile: &Profile) -> String {
     let mut text = String::new();
     let what = format!(
-        "{}, {} rollouts, {}, {}, {} tokens; {}, median of {}",
+        "{}, {} rollouts, {}, {}, {} tokens; {}, median of {} after one to warm up",
         count(profile.n_tasks, "task"),
         profile.n_trajectories,
         count(profile.n_turns, "turn"),
@@ -65,7 +66,7 @@ fn text_of(profile: &Profile) -> String {
         }
     }
     if !profile.growth.is_empty() {
-        text.push_str("\ntime grows as the size to the power of\n");
+        text.push_str("\ntime grows as the size to the power of (with R^2 of the fit)\n");
         growth(&mut text, profile);
     }
     text
@@ -84,13 +85,17 @@ fn stages(text: &mut String, profile: &Profile, figure: impl Fn(&MethodCost, usi
 fn growth(text: &mut String, profile: &Profile) {
     let by_axis: Vec<&[Growth]> = profile.growth.chunk_by(|a, b| a.axis == b.axis).collect();
     let names: Vec<String> = by_axis.iter().map(|of_axis| of_axis[0].axis.to_string()).collect();
-    line(text, "", &names);
+    columns(text, "", &names, FIT);
     for (i, method) in profile.methods.iter().enumerate() {
         let figures: Vec<String> = by_axis
             .iter()
-            .map(|of_axis| of_axis.get(i).map_or("-".to_string(), |g| format!("{:.2}", g.exponent)))
+            .map(|of_axis| {
+                of_axis
+                    .get(i)
+                    .map_or("-".to_string(), |g| format!("{:.2} ({:.3})", g.exponent, g.r_squared))
+            })
             .collect();
-        line(text, method.method, &figures);
+        columns(text, method.method, &figures, FIT);
     }
     let sizes: Vec<String> = by_axis
         .iter()
@@ -104,9 +109,13 @@ fn growth(text: &mut String, profile: &Profile) {
 }
 
 fn line(text: &mut String, name: &str, figures: &[String]) {
+    columns(text, name, figures, FIGURE);
+}
+
+fn columns(text: &mut String, name: &str, figures: &[String], width: usize) {
     let _ = write!(text, "{name:NAME$}");
     for figure in figures {
-        let _ = write!(text, "{figure:>FIGURE$}");
+        let _ = write!(text, "{figure:>width$}");
     }
     text.push('\n');
 }
