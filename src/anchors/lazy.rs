@@ -24,7 +24,7 @@ pub(super) trait Gains {
 /// Bounds of a block.
 const BLOCK: usize = 128;
 /// How many of the largest bounds a round looks at before it goes over all.
-const MOST_FIRST_LOOKS: usize = 32;
+const MOST_FIRST_LOOKS: usize = 128;
 
 /// Hands over at most `k` picks with their gains. Returns how many gains and bounds were evaluated.
 pub(super) fn lazy_greedy(
