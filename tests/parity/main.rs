@@ -4,3 +4,5 @@ mod advantage;
 mod anchors;
 mod pairs;
 mod similarity;
+#[path = "../support/tasks.rs"]
+mod tasks;

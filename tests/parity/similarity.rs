@@ -1,8 +1,5 @@
 //! Similarity against its plain reference: scalar and AVX2, one thread and two, with and without embeddings.
 
-#[path = "../support/tasks.rs"]
-mod tasks;
-
 use hunkwise::Device;
 use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::code::{TaskCode, Windows};
@@ -10,7 +7,8 @@ use hunkwise::reference::similarity as reference;
 use hunkwise::similarity::{
     LineVectors, Ragged, SimilarityConfig, matches, occurrences, pair_similarity,
 };
-use tasks::{Random, Shape, random_task, task};
+
+use crate::tasks::{Random, Shape, random_task, task};
 
 /// Every way to run: instructions x threads.
 fn everywhere(check: impl Fn(&Device) + Sync) {
