@@ -75,24 +75,41 @@ pub(crate) fn pair_similarity_of_a_list(criterion: &mut Criterion) {
         pair_similarity(&device, Ragged { tokens, offsets }, 0.8, 1 << 30).expect("valid input")
     };
 
-    let (tokens, offsets) = list(&program(1, 4, 12));
-    let item = |i: usize| &tokens[offsets[i] as usize..offsets[i + 1] as usize];
-    let mut expected = vec![];
-    for a in 0..offsets.len() - 1 {
-        for b in a + 1..offsets.len() - 1 {
-            if reference::indel_similarity(item(a), item(b)) >= 0.8 {
-                let lcs = reference::lcs(item(a), item(b));
-                expected.push(Match { a: a as u32, b: b as u32, lcs });
+    // A character for each decimal digit of a token, and one between tokens.
+    let characters = |(tokens, offsets): &(Vec<u32>, Vec<u32>)| {
+        let mut characters = vec![];
+        let mut ends = vec![0];
+        for item in offsets.windows(2) {
+            for token in &tokens[item[0] as usize..item[1] as usize] {
+                characters.extend(format!("{token} ").bytes().map(u32::from));
+            }
+            ends.push(characters.len() as u32);
+        }
+        (characters, ends)
+    };
+
+    let small = list(&program(1, 4, 12));
+    for (tokens, offsets) in [characters(&small), small] {
+        let item = |i: usize| &tokens[offsets[i] as usize..offsets[i + 1] as usize];
+        let mut expected = vec![];
+        for a in 0..offsets.len() - 1 {
+            for b in a + 1..offsets.len() - 1 {
+                if reference::indel_similarity(item(a), item(b)) >= 0.8 {
+                    let lcs = reference::lcs(item(a), item(b));
+                    expected.push(Match { a: a as u32, b: b as u32, lcs });
+                }
             }
         }
+        assert!(!expected.is_empty());
+        assert_eq!(run(&(tokens.clone(), offsets.clone())), expected);
     }
-    assert!(!expected.is_empty());
-    assert_eq!(run(&(tokens.clone(), offsets.clone())), expected);
 
     let items = list(&program(2, 20, 60));
     let n_items = items.1.len() as u64 - 1;
     let mut group = criterion.benchmark_group("pair_similarity");
     group.sample_size(10).throughput(Throughput::Elements(n_items * (n_items - 1) / 2));
     group.bench_function("list", |bencher| bencher.iter(|| run(&items)));
+    let items = characters(&items);
+    group.bench_function("list of characters", |bencher| bencher.iter(|| run(&items)));
     group.finish();
 }

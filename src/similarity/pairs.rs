@@ -39,8 +39,10 @@ impl Ragged<'_> {
 
 /// All pairs of items whose Indel similarity is at least `eta`, sorted by (a, b); equal items match too.
 ///
-/// The list form, for sequences that are not windows of one another: exact filters by length and by shared tokens, then
-/// a bit-parallel LCS. Memory: the result, a copy of the tokens, and 136 bytes an item.
+/// The list form, for sequences that are not windows of one another. Equal items are compared once; exact filters by
+/// length and by shared tokens come before a bit-parallel LCS in the band that a match can lie in, four items side by
+/// side. Memory: the result, held twice, which `memory_limit` bounds; beyond that a copy of the tokens, about 400 bytes
+/// an item, and for each thread about 35 bytes an item and at most 1 KiB a token of the longest item.
 ///
 /// # Errors
 /// [`Error::Config`] for an `eta` outside (0, 1], [`Error::Shape`] for offsets that do not fit the tokens,

@@ -1,10 +1,11 @@
 //! Lists of sequences against the plain reference: scalar and AVX2, one thread and two.
 
-use super::tasks::Random;
 use hunkwise::Device;
 use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::reference::similarity as reference;
 use hunkwise::similarity::{Match, Ragged, pair_similarity};
+
+use crate::tasks::Random;
 
 fn check(items: &[Vec<u32>], eta: f64) -> usize {
     let mut expected = vec![];

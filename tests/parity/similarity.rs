@@ -1,6 +1,5 @@
 //! Similarity against its plain reference: every SIMD set, one thread and two, with and without embeddings.
 
-use super::tasks::{Random, Shape, random_task, task};
 use hunkwise::Device;
 use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::code::{TaskCode, Windows};
@@ -8,6 +7,8 @@ use hunkwise::reference::similarity as reference;
 use hunkwise::similarity::{
     LineVectors, Ragged, SimilarityConfig, matches, occurrences, pair_similarity,
 };
+
+use crate::tasks::{Random, Shape, random_task, task};
 
 /// Every way to run: instructions x threads.
 fn everywhere(check: impl Fn(&Device) + Sync) {

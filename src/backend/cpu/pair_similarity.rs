@@ -1,9 +1,9 @@
 //! pair_similarity: which sequences of a list match, over all pairs.
 //!
 //! Equal items are one. The others stand sorted by length, so that the partners that can match by length stand side by
-//! side; of those, the ones that share enough tokens (histograms of 128 bins); of those, a bit-parallel LCS, four
-//! patterns side by side, that goes on from the beginnings that texts share. Every filter is exact: it drops no match.
-//! O(pairs in the length range) histogram comparisons, and for each pair left at most O(m·n/64).
+//! side; of those, the ones that share enough tokens (histograms of 128 bins); of those, a bit-parallel LCS in the band
+//! of a match, four patterns side by side, that goes on from the beginnings that texts share. Every filter is exact: it
+//! drops no match. O(pairs in the length range) histogram comparisons, and for each pair left at most O(m·n/64).
 
 mod bags;
 mod collect;
