@@ -10,9 +10,11 @@ import expected
 from timing import clock, in_turns
 from worker import Problem, Ragged, as_strings
 
-# Above so many windows of a type the peer's matrix would not fit; it then does so many random rows of it.
-MOST_WINDOWS = 14_000
+# The peer does so many random rows of its matrix, scaled to the whole, where the whole would take longer than this or has
+# more than this many windows of a type, which would not fit.
 SAMPLED_ROWS = 400
+MOST_SECONDS = 15.0
+MOST_WINDOWS = 14_000
 
 
 def cdist_seconds(texts, groups, eta, sampled):
@@ -31,6 +33,13 @@ def cdist_seconds(texts, groups, eta, sampled):
             # The same list twice: cdist fills one triangle alone.
             seconds += clock(lambda: process.cdist(of_group, of_group, **options))
     return seconds
+
+
+def must_sample(texts, groups, eta):
+    """True when only random rows of the peer's matrix can be timed."""
+    if max(len(members) for members in groups) > MOST_WINDOWS:
+        return True
+    return cdist_seconds(texts, groups, eta, True) > MOST_SECONDS
 
 
 def check_windows(problem, eta):
@@ -53,7 +62,6 @@ def window_rows(problem, name, eta):
     texts, groups = problem.texts(), problem.by_type()
     matching, n_occurrences = check_windows(problem, eta)
     n_pairs = sum(len(members) * (len(members) - 1) // 2 for members in groups)
-    sampled = max(len(members) for members in groups) > MOST_WINDOWS
     shape = f"{len(problem.windows)} windows of {problem.shape['lines']} lines, {n_pairs / 1e6:.3g} M pairs"
     forms = [
         ("all pairs", f"{len(matching)} pairs", "matches", {"embedding_weight": 0.0}),
@@ -62,6 +70,7 @@ def window_rows(problem, name, eta):
     # The strictest form of the peer for both of ours, its natural one for the list of pairs.
     peers = [("rapidfuzz cdist, strings", texts, forms), ("rapidfuzz cdist, lists of str", problem.token_lists(), forms[:1])]
     for peer, items, of_ours in peers:
+        sampled = must_sample(items, groups, eta)
         for form, hits, op, fields in of_ours:
             times = in_turns(
                 lambda: worker(op, eta=eta, threads=1, out=None, **fields)["seconds"],
