@@ -56,7 +56,8 @@ def occurrences(problem, matching):
     rows = rows[numpy.argsort(rows[:, 0], kind="stable")]
     row_ends = numpy.searchsorted(rows[:, 0], numpy.arange(n + 1))
     n_firsts = numpy.concatenate([[0], numpy.cumsum(first_ends[rows[:, 1] + 1] - first_ends[rows[:, 1]])])[row_ends]
-    kept = []
+    # The first holds what a task without windows has.
+    kept = [(numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64), numpy.zeros(0))]
     at = 0
     while at < n:
         # As many windows as fit a block, at least one.

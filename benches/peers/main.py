@@ -34,13 +34,23 @@ def rows_characters(worker, options):
     yield from windows.window_rows(synthetic(worker, 8, characters=True), "8 made-up diffs, characters", ETA)
 
 
+class NotThere(Exception):
+    """A task was asked for that no dump has."""
+
+
 def rows_files(worker, options):
-    for file in options.files:
-        there = worker("tasks", source=file)["tasks"]
-        for task in options.task or there:
-            if task not in there:
+    there = {file: worker("tasks", source=file)["tasks"] for file in options.files}
+    absent = sorted(set(options.task or ()) - {task for tasks in there.values() for task in tasks})
+    if options.files and absent:
+        raise NotThere(f"no dump has the task {absent[0]}")
+    for file, tasks in there.items():
+        for task in options.task or tasks:
+            if task not in tasks:
                 continue
             problem = Problem(worker, "task", source=file, task=task)
+            if not len(problem.windows):
+                print(f"{task}: has no code, left out", file=sys.stderr, flush=True)
+                continue
             yield from windows.window_rows(problem, task, ETA)
 
 
@@ -56,7 +66,7 @@ def rows_embedding(worker, options):
 
 def rows_list(worker, options):
     for name, characters in (("tokens", False), ("characters", True)):
-        yield windows.list_row(synthetic(worker, 32, characters), name, ETA, 3000)
+        yield from windows.list_rows(synthetic(worker, 32, characters), name, ETA, 3000)
 
 
 def rows_pipeline(worker, options):
@@ -104,9 +114,16 @@ def check(worker):
         problem = synthetic(worker, n_diffs, characters)
         matching, n_occurrences = windows.check_windows(problem, ETA)
         yield f"{len(problem.windows)} windows: {len(matching)} pairs and {n_occurrences} occurrences equal rapidfuzz's"
+    worker.write_text("no_code.jsonl", '{"task": "a", "text": "no edit", "outcome": 1}\n')
+    problem = Problem(worker, "task", source=str(worker.folder / "no_code.jsonl"), task="a")
+    windows.check_windows(problem, ETA)
+    yield f"{len(problem.windows)} windows, of a task without code: nothing found"
     problem = synthetic(worker, 3)
-    windows.list_row(problem, "tokens", ETA, 300, is_timed=False)
+    for _ in windows.list_rows(problem, "tokens", ETA, 300, is_timed=False):
+        pass
     yield "a list of 300 windows: pairs equal rapidfuzz's"
+    windows.check_forms(problem, ETA)
+    yield f"{len(problem.windows)} windows: strings and lists of str have the same scores in rapidfuzz"
     windows.embedding_row(problem, "made-up diffs", ETA, 64, is_timed=False)
     yield f"{len(problem.windows)} windows by line vectors: pairs equal numpy's"
 
@@ -200,9 +217,12 @@ def main():
                 for row in make(worker, options):
                     table.append(row)
                     print(f"{row['row']}: equal; {row.get('ratio', float('nan')):.4g}", file=sys.stderr, flush=True)
-            except (expected.Different, WorkerError) as error:
+            except expected.Different as error:
                 failed = True
                 print(f"{name}: WRONG: {error}", file=sys.stderr, flush=True)
+            except (NotThere, WorkerError) as error:
+                failed = True
+                print(f"{name}: not measured: {error}", file=sys.stderr, flush=True)
         said = about(worker, options)
     finally:
         worker.close()

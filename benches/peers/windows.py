@@ -37,9 +37,14 @@ def cdist_seconds(texts, groups, eta, sampled):
 
 def must_sample(texts, groups, eta):
     """True when only random rows of the peer's matrix can be timed."""
-    if max(len(members) for members in groups) > MOST_WINDOWS:
+    if max((len(members) for members in groups), default=0) > MOST_WINDOWS:
         return True
     return cdist_seconds(texts, groups, eta, True) > MOST_SECONDS
+
+
+def scaled(sampled):
+    """What a row says of its peer when that was sampled."""
+    return f" ({SAMPLED_ROWS} random rows, scaled)" if sampled else ""
 
 
 def check_windows(problem, eta):
@@ -54,6 +59,17 @@ def check_windows(problem, eta):
     expected.same(worker.array("items.u32").reshape(-1, 4).astype(numpy.int64), places, "occurrences")
     expected.same(worker.array("similarities.f64", "<f8"), similarities, "similarities")
     return theirs, len(places)
+
+
+def check_forms(problem, eta):
+    """Both forms of the peer give the same scores."""
+    texts, lists = problem.texts(), problem.token_lists()
+    options = {"scorer": Indel.normalized_similarity, "score_cutoff": eta, "workers": 1}
+    for members in problem.by_type():
+        strings, of_str = ([form[i] for i in members] for form in (texts, lists))
+        expected.same(
+            process.cdist(of_str, of_str, **options), process.cdist(strings, strings, **options), "scores of both forms"
+        )
 
 
 def window_rows(problem, name, eta):
@@ -76,8 +92,8 @@ def window_rows(problem, name, eta):
                 lambda: worker(op, eta=eta, threads=1, out=None, **fields)["seconds"],
                 lambda: cdist_seconds(items, groups, eta, sampled),
             )
-            scaled = f" ({SAMPLED_ROWS} random rows, scaled)" if sampled else ""
-            yield {"row": f"window_similarity, {name}, {form}", "peer": peer + scaled, "shape": shape, "hits": hits, **times}
+            row = f"window_similarity, {name}, {form}"
+            yield {"row": row, "peer": peer + scaled(sampled), "shape": shape, "hits": hits, **times}
 
 
 def thread_row(problem, name, eta):
@@ -152,8 +168,9 @@ def _cosines(exact, norms, a, b):
     return numpy.concatenate(found)
 
 
-def list_row(problem, name, eta, n_items, is_timed=True):
-    """pair_similarity on a random sample of windows, as sequences that know nothing of each other."""
+def list_rows(problem, name, eta, n_items, is_timed=True):
+    """pair_similarity on a random sample of windows, as sequences that know nothing of each other; a row for each form
+    of the peer."""
     worker = problem.worker
     chosen = numpy.random.default_rng(2).permutation(len(problem.windows))[:n_items]
     flat = numpy.concatenate([problem.windows[i] for i in chosen])
@@ -161,22 +178,23 @@ def list_row(problem, name, eta, n_items, is_timed=True):
     worker.write("tokens.u32", flat)
     worker.write("offsets.u32", offsets)
     worker("list", folder=str(worker.folder))
-    texts = problem.texts()
-    texts = [texts[i] for i in chosen]
+    texts, lists = ([form[i] for i in chosen] for form in (problem.texts(), problem.token_lists()))
     everything = [numpy.arange(len(texts))]
     theirs = expected.pairs(texts, everything, eta)
     worker("pair_similarity", eta=eta, threads=1, out=str(worker.folder))
     expected.same(worker.array("matches.u32").reshape(-1, 3).astype(numpy.int64), theirs, "pairs of the list (a, b, LCS)")
     if not is_timed:
-        return None
-    times = in_turns(
-        lambda: worker("pair_similarity", eta=eta, threads=1, out=None)["seconds"],
-        lambda: cdist_seconds(texts, everything, eta, False),
-    )
-    return {
-        "row": f"pair_similarity, {name}",
-        "peer": "rapidfuzz cdist, strings",
-        "shape": f"{len(texts)} lists of {len(flat) / len(texts):.0f} tokens",
-        "hits": f"{len(theirs)} pairs",
-        **times,
-    }
+        return
+    for peer, items in (("rapidfuzz cdist, strings", texts), ("rapidfuzz cdist, lists of str", lists)):
+        sampled = must_sample(items, everything, eta)
+        times = in_turns(
+            lambda: worker("pair_similarity", eta=eta, threads=1, out=None)["seconds"],
+            lambda: cdist_seconds(items, everything, eta, sampled),
+        )
+        yield {
+            "row": f"pair_similarity, {name}",
+            "peer": peer + scaled(sampled),
+            "shape": f"{len(texts)} lists of {len(flat) / len(texts):.0f} tokens",
+            "hits": f"{len(theirs)} pairs",
+            **times,
+        }

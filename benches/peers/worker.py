@@ -41,6 +41,9 @@ class Worker:
     def write(self, name, numbers, dtype="<u4"):
         numpy.asarray(numbers).astype(dtype).tofile(self.folder / name)
 
+    def write_text(self, name, text):
+        (self.folder / name).write_text(text, encoding="utf-8")
+
     def close(self):
         self._process.stdin.close()
         self._process.wait()
