@@ -46,6 +46,7 @@ pub mod code;
 pub mod device;
 pub mod edits;
 pub mod error;
+pub mod loss;
 pub mod params;
 pub mod pipeline;
 pub mod reference;

@@ -5,14 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Stages in the order of the flow: a stage may use those before it.
-const STAGES: [&str; 6] = ["rollout", "edits", "code", "similarity", "anchors", "advantage"];
+const STAGES: [&str; 7] =
+    ["rollout", "edits", "code", "similarity", "anchors", "advantage", "loss"];
 /// What every stage may use.
 const FOUNDATION: [&str; 4] = ["device", "params", "error", "backend"];
 /// Operations that a backend has a file for.
-const STEMS: [&str; 4] = ["window_similarity", "pair_similarity", "anchor_gain", "token_advantage"];
+const STEMS: [&str; 5] =
+    ["window_similarity", "pair_similarity", "anchor_gain", "token_advantage", "policy_loss"];
 /// The only files with `unsafe`.
-const UNSAFE_FILES: [&str; 3] = [
+const UNSAFE_FILES: [&str; 4] = [
     "src/backend/cpu/pair_similarity/avx2.rs",
+    "src/backend/cpu/vectorized.rs",
     "src/backend/cpu/window_similarity/avx2.rs",
     "src/backend/cpu/window_similarity/avx512.rs",
 ];

@@ -2,7 +2,9 @@
 
 pub(crate) mod anchor_gain;
 pub(crate) mod pair_similarity;
+pub(crate) mod policy_loss;
 pub(crate) mod token_advantage;
+mod vectorized;
 pub(crate) mod window_similarity;
 
 /// A set of SIMD instructions; the widest one present is chosen at run time.
@@ -11,7 +13,7 @@ pub(crate) mod window_similarity;
 pub enum Simd {
     /// Plain Rust, on every architecture.
     Scalar,
-    /// x86-64 with AVX2, POPCNT, BMI1 and BMI2.
+    /// x86-64 with AVX2, FMA, POPCNT, BMI1 and BMI2.
     Avx2,
     /// x86-64 with AVX-512 F, BW and VPOPCNTDQ on top.
     Avx512,
@@ -23,6 +25,7 @@ impl Simd {
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
                 && is_x86_feature_detected!("popcnt")
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2");

@@ -1,5 +1,9 @@
 //! Plain numbers that cross from a stage into a backend: the only types that both sides know.
 
+pub(crate) mod arrays;
+pub(crate) mod loss;
+pub(crate) mod metrics;
+
 /// An exact threshold on the Indel similarity `2·L/(m+n)` of two sequences of lengths m and n with a longest common
 /// subsequence of length L.
 ///

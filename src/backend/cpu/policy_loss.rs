@@ -1,0 +1,403 @@
+//! The policy loss: every token is read once, or twice where ratios are those of rows.
+//!
+//! Rows are cut into pieces of [`PIECE`] tokens, counted from the row's first token, so that a row's value does not
+//! depend on what is beside it; pieces are computed in parallel and joined in order.
+
+mod block;
+mod surrogates;
+mod terms;
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use self::block::{BLOCK, Inputs, write, write_zeros};
+use self::surrogates::{Cispo, Clip, Sapo};
+use self::terms::{Constants, RowTerms, Terms, finite, hold, sum};
+use super::Cpu;
+use super::vectorized::{self, Vectorized};
+use crate::params::arrays::{FloatsMut, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream};
+use crate::params::loss::{
+    NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel, Surrogate,
+    TokenLoss,
+};
+use crate::params::metrics::LossMetrics;
+
+/// Tokens that one thread computes at a time.
+const PIECE: usize = 4096;
+
+/// The losses of the configuration. Everything has been validated.
+pub(crate) fn policy_loss(
+    device: &Cpu,
+    batch: &PolicyBatch<'_>,
+    config: &PolicyLossConfig,
+    upstream: Upstream<'_>,
+    outputs: PolicyOutputs<'_>,
+) -> PolicyLoss {
+    match config.surrogate {
+        Surrogate::Clip { low, high, dual } => {
+            let dual = dual.map_or(f32::INFINITY, |dual| dual as f32);
+            let loss = Clip { least: (1.0 - low) as f32, most: (1.0 + high) as f32, dual };
+            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+        }
+        Surrogate::Cispo { min, max } => {
+            let loss = Cispo { min: min as f32, max: max as f32 };
+            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+        }
+        Surrogate::Sapo { tau_positive, tau_negative } => {
+            let loss =
+                Sapo { tau_positive: tau_positive as f32, tau_negative: tau_negative as f32 };
+            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+        }
+    }
+}
+
+/// Any token loss. Everything has been validated.
+pub(crate) fn policy_loss_with<L: TokenLoss>(
+    device: &Cpu,
+    loss: &L,
+    batch: &PolicyBatch<'_>,
+    config: &PolicyLossConfig,
+    upstream: Upstream<'_>,
+    outputs: PolicyOutputs<'_>,
+) -> PolicyLoss {
+    let call = Call {
+        device,
+        loss,
+        batch,
+        config,
+        upstream,
+        constants: Constants::new(config, batch.entropy.is_some()),
+    };
+    match (batch.reference.is_some(), batch.rollout.is_some()) {
+        (false, false) => call.run::<false, false>(outputs),
+        (false, true) => call.run::<false, true>(outputs),
+        (true, false) => call.run::<true, false>(outputs),
+        (true, true) => call.run::<true, true>(outputs),
+    }
+}
+
+struct Call<'a, L> {
+    device: &'a Cpu,
+    loss: &'a L,
+    batch: &'a PolicyBatch<'a>,
+    config: &'a PolicyLossConfig,
+    upstream: Upstream<'a>,
+    constants: Constants,
+}
+
+/// Tokens of a row: at most [`PIECE`].
+struct Piece {
+    row: usize,
+    at: Range<usize>,
+}
+
+impl Piece {
+    fn blocks(&self) -> impl Iterator<Item = Range<usize>> {
+        let end = self.at.end;
+        self.at.clone().step_by(BLOCK).map(move |start| start..end.min(start + BLOCK))
+    }
+}
+
+/// What rows are weighed by.
+#[derive(Clone, Copy, Default)]
+struct RowSums {
+    n_tokens: usize,
+    /// Tokens with finite values only. Here and below: 0 unless something is that of a row.
+    n_finite: usize,
+    log_ratio: f64,
+    log_weight: f64,
+}
+
+/// The parts of [`PolicyOutputs`] that belong to a piece.
+struct PieceOutputs<'a> {
+    grad_log_prob: Option<FloatsMut<'a>>,
+    grad_entropy: Option<FloatsMut<'a>>,
+    token_loss: Option<FloatsMut<'a>>,
+}
+
+/// What becomes of a piece.
+struct PieceResult {
+    value: f64,
+    /// Sum of the gradients that go through the row's ratio.
+    through_ratio: f64,
+    metrics: LossMetrics,
+}
+
+impl<L: TokenLoss> Call<'_, L> {
+    fn run<const REFERENCE: bool, const ROLLOUT: bool>(
+        &self,
+        outputs: PolicyOutputs<'_>,
+    ) -> PolicyLoss {
+        let n_rows = self.batch.layout.n_rows();
+        let pieces = self.pieces();
+        let at_least = pieces_at_a_time(&pieces);
+
+        let counted: Vec<RowSums> =
+            pieces.par_iter().with_min_len(at_least).map(|piece| self.count(piece)).collect();
+        let mut sums = vec![RowSums::default(); n_rows];
+        for (piece, counted) in pieces.iter().zip(&counted) {
+            let row = &mut sums[piece.row];
+            row.n_tokens += counted.n_tokens;
+            row.n_finite += counted.n_finite;
+            row.log_ratio += counted.log_ratio;
+            row.log_weight += counted.log_weight;
+        }
+        let denominator = self.denominator(&sums);
+        let mut rows: Vec<RowTerms> =
+            sums.iter().map(|row| self.row_terms(row, denominator)).collect();
+        if self.config.ratio == RatioLevel::Sequence {
+            self.share_ratio_gradient::<REFERENCE, ROLLOUT>(&pieces, at_least, &sums, &mut rows);
+        }
+
+        let work: Vec<_> = pieces.iter().zip(split(outputs, &pieces)).collect();
+        let results: Vec<PieceResult> = work
+            .into_par_iter()
+            .with_min_len(at_least)
+            .map(|(piece, outputs)| {
+                self.compute::<REFERENCE, ROLLOUT>(piece, rows[piece.row], Some(outputs))
+            })
+            .collect();
+        let mut values = vec![0.0; n_rows];
+        let mut metrics = LossMetrics::default();
+        for (piece, result) in pieces.iter().zip(&results) {
+            values[piece.row] += result.value;
+            metrics = metrics.plus(result.metrics);
+        }
+        for (value, row) in values.iter_mut().zip(&sums) {
+            *value *= self.weight(row);
+        }
+        metrics.n_rows = n_rows;
+        metrics.n_empty_rows = sums.iter().filter(|row| row.n_tokens == 0).count();
+        metrics.n_tokens = sums.iter().map(|row| row.n_tokens).sum();
+        PolicyLoss { numerator: values.iter().sum(), denominator, rows: values, metrics }
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        let layout = self.batch.layout;
+        (0..layout.n_rows())
+            .flat_map(|row| {
+                let tokens = layout.tokens(row);
+                let end = tokens.end;
+                tokens
+                    .step_by(PIECE)
+                    .map(move |start| Piece { row, at: start..end.min(start + PIECE) })
+            })
+            .collect()
+    }
+
+    /// Tokens under the mask; and, where something is that of a row, the sums that it is made of.
+    fn count(&self, piece: &Piece) -> RowSums {
+        let mask = &self.batch.mask[piece.at.clone()];
+        let n_tokens = mask.iter().filter(|&&live| live).count();
+        if self.config.ratio == RatioLevel::Token && !self.weighs_rows() {
+            return RowSums { n_tokens, ..RowSums::default() };
+        }
+        let mut inputs = Inputs::new();
+        let mut sums = RowSums { n_tokens, ..RowSums::default() };
+        for at in piece.blocks() {
+            if !inputs.load(self.batch, Upstream::default(), piece.row, at) {
+                continue;
+            }
+            let mut log_ratio = [0.0; BLOCK];
+            let mut log_weight = [0.0; BLOCK];
+            for t in 0..BLOCK {
+                let given = finite(
+                    &inputs,
+                    t,
+                    self.batch.reference.is_some(),
+                    self.batch.rollout.is_some(),
+                    self.batch.entropy.is_some(),
+                );
+                if !(inputs.mask[t] && given) {
+                    continue;
+                }
+                sums.n_finite += 1;
+                log_ratio[t] = inputs.log_prob[t] - inputs.old[t];
+                if self.batch.rollout.is_some() && !inputs.rollout[t].is_nan() {
+                    log_weight[t] = inputs.old[t] - inputs.rollout[t];
+                }
+            }
+            sums.log_ratio += sum(&log_ratio);
+            sums.log_weight += sum(&log_weight);
+        }
+        sums
+    }
+
+    /// Whether the importance weight is that of the row.
+    fn weighs_rows(&self) -> bool {
+        match self.config.rollout {
+            RolloutCorrection::None => false,
+            RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
+                level == RolloutLevel::Sequence
+            }
+        }
+    }
+
+    fn denominator(&self, rows: &[RowSums]) -> f64 {
+        if let Some(denominator) = self.batch.denominator {
+            return denominator;
+        }
+        match self.config.reduction {
+            Reduction::TokenMean => rows.iter().map(|row| row.n_tokens).sum::<usize>() as f64,
+            Reduction::TokenSum => 1.0,
+            Reduction::SeqMeanTokenMean
+            | Reduction::SeqMeanTokenSum
+            | Reduction::SeqMeanTokenSumNorm { .. } => {
+                let counts = |row: &&RowSums| self.config.count_empty_rows || row.n_tokens > 0;
+                rows.iter().filter(counts).count() as f64
+            }
+        }
+    }
+
+    /// The row's weight; 0 without tokens.
+    fn weight(&self, row: &RowSums) -> f64 {
+        match self.config.reduction {
+            _ if row.n_tokens == 0 => 0.0,
+            Reduction::TokenMean | Reduction::TokenSum | Reduction::SeqMeanTokenSum => 1.0,
+            Reduction::SeqMeanTokenMean => 1.0 / row.n_tokens as f64,
+            Reduction::SeqMeanTokenSumNorm { length } => 1.0 / f64::from(length),
+        }
+    }
+
+    fn row_terms(&self, row: &RowSums, denominator: f64) -> RowTerms {
+        let share = if denominator == 0.0 { 0.0 } else { self.weight(row) / denominator };
+        let of_row = self.config.ratio != RatioLevel::Token;
+        let most = self.constants.max_log_ratio;
+        let n_finite = row.n_finite.max(1) as f64;
+        let poisoned =
+            of_row && self.config.non_finite == NonFinite::Poison && row.n_finite < row.n_tokens;
+        RowTerms {
+            share: share as f32,
+            log_ratio: of_row.then(|| hold((row.log_ratio / n_finite) as f32, most)),
+            log_weight: self.weighs_rows().then(|| hold(row.log_weight as f32, most)),
+            shared_grad: if poisoned { f32::NAN } else { 0.0 },
+            through_ratio: true,
+            direct: true,
+        }
+    }
+
+    /// Gives each row the mean of its tokens' gradients by the row's ratio.
+    fn share_ratio_gradient<const REFERENCE: bool, const ROLLOUT: bool>(
+        &self,
+        pieces: &[Piece],
+        at_least: usize,
+        sums: &[RowSums],
+        rows: &mut [RowTerms],
+    ) {
+        let gradients: Vec<f64> = pieces
+            .par_iter()
+            .with_min_len(at_least)
+            .map(|piece| {
+                let row = RowTerms { direct: false, ..rows[piece.row] };
+                self.compute::<REFERENCE, ROLLOUT>(piece, row, None).through_ratio
+            })
+            .collect();
+        let mut totals = vec![0.0; rows.len()];
+        for (piece, gradient) in pieces.iter().zip(gradients) {
+            totals[piece.row] += gradient;
+        }
+        for (row, (total, sums)) in rows.iter_mut().zip(totals.iter().zip(sums)) {
+            row.shared_grad += (total / sums.n_finite.max(1) as f64) as f32;
+            row.through_ratio = false;
+        }
+    }
+
+    fn compute<const REFERENCE: bool, const ROLLOUT: bool>(
+        &self,
+        piece: &Piece,
+        row: RowTerms,
+        outputs: Option<PieceOutputs<'_>>,
+    ) -> PieceResult {
+        vectorized::run(
+            self.device.simd(),
+            Pass::<'_, '_, L, REFERENCE, ROLLOUT> { call: self, piece, row, outputs },
+        )
+    }
+}
+
+/// One piece, compiled for the instructions of the device. Without outputs, only `through_ratio` is computed.
+struct Pass<'a, 'b, L, const REFERENCE: bool, const ROLLOUT: bool> {
+    call: &'a Call<'a, L>,
+    piece: &'a Piece,
+    row: RowTerms,
+    outputs: Option<PieceOutputs<'b>>,
+}
+
+impl<L: TokenLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
+    for Pass<'_, '_, L, REFERENCE, ROLLOUT>
+{
+    type Output = PieceResult;
+
+    #[inline(always)]
+    fn run(mut self) -> PieceResult {
+        let Call { batch, upstream, constants, loss, .. } = self.call;
+        let mut result =
+            PieceResult { value: 0.0, through_ratio: 0.0, metrics: LossMetrics::default() };
+        let mut inputs = Inputs::new();
+        let mut terms = Terms::new();
+        for at in self.piece.blocks() {
+            let start = self.piece.at.start;
+            let to = at.start - start..at.end - start;
+            if !inputs.load(batch, *upstream, self.piece.row, at) {
+                if let Some(outputs) = &mut self.outputs {
+                    outputs.each(|output| write_zeros(output, to.clone()));
+                }
+                continue;
+            }
+            terms.compute::<L, REFERENCE, ROLLOUT>(&inputs, self.row, constants, loss);
+            let Some(outputs) = &mut self.outputs else {
+                result.through_ratio += sum(&terms.grad);
+                continue;
+            };
+            let metrics = &mut result.metrics;
+            result.value +=
+                terms.add_to::<REFERENCE, ROLLOUT>(&inputs, constants.has_entropy, metrics);
+            if let Some(grad) = &mut outputs.grad_log_prob {
+                write(&terms.grad, grad, to.clone());
+            }
+            if let Some(grad_entropy) = &mut outputs.grad_entropy {
+                terms.compute_grad_entropy(&inputs, self.row, constants);
+                write(&terms.grad_entropy, grad_entropy, to.clone());
+            }
+            if let Some(token_loss) = &mut outputs.token_loss {
+                let mut shares = terms.value;
+                for value in &mut shares {
+                    *value *= self.row.share;
+                }
+                write(&shares, token_loss, to);
+            }
+        }
+        result
+    }
+}
+
+impl PieceOutputs<'_> {
+    fn each(&mut self, mut f: impl FnMut(&mut FloatsMut<'_>)) {
+        let PieceOutputs { grad_log_prob, grad_entropy, token_loss } = self;
+        [grad_log_prob, grad_entropy, token_loss].into_iter().flatten().for_each(&mut f);
+    }
+}
+
+/// The outputs of each piece; the pieces tile the arrays in order.
+fn split<'a>(mut outputs: PolicyOutputs<'a>, pieces: &[Piece]) -> Vec<PieceOutputs<'a>> {
+    fn take<'a>(rest: &mut Option<FloatsMut<'a>>, n: usize) -> Option<FloatsMut<'a>> {
+        let (head, tail) = rest.take()?.split_at(n);
+        *rest = Some(tail);
+        Some(head)
+    }
+    pieces
+        .iter()
+        .map(|piece| PieceOutputs {
+            grad_log_prob: take(&mut outputs.grad_log_prob, piece.at.len()),
+            grad_entropy: take(&mut outputs.grad_entropy, piece.at.len()),
+            token_loss: take(&mut outputs.token_loss, piece.at.len()),
+        })
+        .collect()
+}
+
+/// Pieces that together are about [`PIECE`] tokens: short rows are not worth a task each.
+fn pieces_at_a_time(pieces: &[Piece]) -> usize {
+    let n_tokens: usize = pieces.iter().map(|piece| piece.at.len()).sum();
+    (PIECE * pieces.len()).checked_div(n_tokens).unwrap_or(1).clamp(1, pieces.len().max(1))
+}
