@@ -2,5 +2,6 @@
 
 pub mod advantage;
 pub mod anchors;
+pub mod loss;
 pub mod similarity;
 pub mod windows;
