@@ -2,6 +2,9 @@
 
 mod advantage;
 mod anchors;
+mod loss;
+#[path = "../support/losses.rs"]
+mod losses;
 mod pairs;
 mod similarity;
 #[path = "../support/tasks.rs"]

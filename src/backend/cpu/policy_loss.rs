@@ -170,6 +170,9 @@ impl<L: TokenLoss> Call<'_, L> {
         metrics.n_rows = n_rows;
         metrics.n_empty_rows = sums.iter().filter(|row| row.n_tokens == 0).count();
         metrics.n_tokens = sums.iter().map(|row| row.n_tokens).sum();
+        if ROLLOUT {
+            metrics.n_weights = metrics.n_finite();
+        }
         PolicyLoss { numerator: values.iter().sum(), denominator, rows: values, metrics }
     }
 
