@@ -4,6 +4,9 @@ mod advantage;
 mod anchors;
 mod code;
 mod edits;
+mod loss;
+#[path = "../support/losses.rs"]
+mod losses;
 mod pairs;
 mod rollout;
 mod similarity;

@@ -1,6 +1,5 @@
 //! Made-up batches for the tests of losses.
 
-use half::{bf16, f16};
 use hunkwise::loss::{
     AdvantageSpan, Advantages, Floats, Kl, Layout, PolicyBatch, PolicyLossConfig, RatioLevel,
     Reduction, RolloutCorrection, RolloutLevel, Surrogate,
@@ -145,46 +144,6 @@ impl Made {
             denominator: None,
         }
     }
-
-    /// The rows in `rows` alone.
-    pub(crate) fn rows(&self, rows: std::ops::Range<usize>) -> Made {
-        let at = self.offsets[rows.start]..self.offsets[rows.end];
-        let spans = self.span_offsets[rows.start]..self.span_offsets[rows.end];
-        Made {
-            log_prob: self.log_prob[at.clone()].to_vec(),
-            old: self.old[at.clone()].to_vec(),
-            reference: self.reference[at.clone()].to_vec(),
-            rollout: self.rollout[at.clone()].to_vec(),
-            entropy: self.entropy[at.clone()].to_vec(),
-            mask: self.mask[at.clone()].to_vec(),
-            dense: self.dense[at].to_vec(),
-            episode: self.episode[rows.clone()].to_vec(),
-            spans: self.spans[spans.clone()].to_vec(),
-            span_offsets: self.span_offsets[rows.start..=rows.end]
-                .iter()
-                .map(|end| end - spans.start)
-                .collect(),
-            offsets: self.offsets[rows.start..=rows.end]
-                .iter()
-                .map(|end| end - self.offsets[rows.start])
-                .collect(),
-            ..*self
-        }
-    }
-}
-
-/// The values in bf16, and what they are then.
-pub(crate) fn in_bf16(values: &mut [f32]) -> Vec<bf16> {
-    let short: Vec<bf16> = values.iter().map(|x| bf16::from_f32(*x)).collect();
-    values.iter_mut().zip(&short).for_each(|(value, short)| *value = short.to_f32());
-    short
-}
-
-/// The values in f16, and what they are then.
-pub(crate) fn in_f16(values: &mut [f32]) -> Vec<f16> {
-    let short: Vec<f16> = values.iter().map(|x| f16::from_f32(*x)).collect();
-    values.iter_mut().zip(&short).for_each(|(value, short)| *value = short.to_f32());
-    short
 }
 
 /// Every surrogate at every ratio level, every reduction, KL estimator and correction at least once.
