@@ -15,7 +15,7 @@ const STEMS: [&str; 5] =
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 4] = [
     "src/backend/cpu/pair_similarity/avx2.rs",
-    "src/backend/cpu/vectorized.rs",
+    "src/backend/cpu/vectorized/avx2.rs",
     "src/backend/cpu/window_similarity/avx2.rs",
     "src/backend/cpu/window_similarity/avx512.rs",
 ];

@@ -1,6 +1,10 @@
 //! Every operation by itself. Each bench checks its result against the reference on a small shape before it times.
 
 mod credit;
+mod loss;
+#[path = "../../tests/support/losses.rs"]
+#[allow(dead_code)]
+mod losses;
 mod similarity;
 
 use criterion::{criterion_group, criterion_main};
@@ -12,6 +16,7 @@ criterion_group!(
     credit::anchors,
     credit::facilities,
     credit::groups,
-    credit::projection
+    credit::projection,
+    loss::policy_losses
 );
 criterion_main!(benches);

@@ -321,7 +321,9 @@ fn add_row(
             }
             if !good.contains(&t) {
                 result.token_loss[t] = f64::NAN;
-                result.grad_entropy[t] = f64::NAN;
+                if wide.entropy.is_some() {
+                    result.grad_entropy[t] = f64::NAN;
+                }
             }
         }
     }

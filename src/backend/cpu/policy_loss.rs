@@ -12,10 +12,10 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use self::block::{BLOCK, Inputs, write, write_zeros};
-use self::surrogates::{Cispo, Clip, Sapo};
-use self::terms::{Constants, RowTerms, Terms, finite, hold, sum};
+use self::surrogates::{Cispo, Clip, LaneLoss, Own, Sapo};
+use self::terms::{Constants, RowLogs, RowTerms, Terms, sum};
 use super::Cpu;
-use super::vectorized::{self, Vectorized};
+use super::vectorized::{self, Lanes, Vectorized};
 use crate::params::arrays::{FloatsMut, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream};
 use crate::params::loss::{
     NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel, Surrogate,
@@ -38,22 +38,33 @@ pub(crate) fn policy_loss(
         Surrogate::Clip { low, high, dual } => {
             let dual = dual.map_or(f32::INFINITY, |dual| dual as f32);
             let loss = Clip { least: (1.0 - low) as f32, most: (1.0 + high) as f32, dual };
-            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, config, upstream, outputs)
         }
         Surrogate::Cispo { min, max } => {
             let loss = Cispo { min: min as f32, max: max as f32 };
-            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, config, upstream, outputs)
         }
         Surrogate::Sapo { tau_positive, tau_negative } => {
             let loss =
                 Sapo { tau_positive: tau_positive as f32, tau_negative: tau_negative as f32 };
-            policy_loss_with(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, config, upstream, outputs)
         }
     }
 }
 
 /// Any token loss. Everything has been validated.
 pub(crate) fn policy_loss_with<L: TokenLoss>(
+    device: &Cpu,
+    loss: &L,
+    batch: &PolicyBatch<'_>,
+    config: &PolicyLossConfig,
+    upstream: Upstream<'_>,
+    outputs: PolicyOutputs<'_>,
+) -> PolicyLoss {
+    run(device, &Own(loss), batch, config, upstream, outputs)
+}
+
+fn run<L: LaneLoss>(
     device: &Cpu,
     loss: &L,
     batch: &PolicyBatch<'_>,
@@ -99,14 +110,12 @@ impl Piece {
     }
 }
 
-/// What rows are weighed by.
+/// What a row's weight and ratio are made of.
 #[derive(Clone, Copy, Default)]
 struct RowSums {
     n_tokens: usize,
-    /// Tokens with finite values only. Here and below: 0 unless something is that of a row.
-    n_finite: usize,
-    log_ratio: f64,
-    log_weight: f64,
+    /// All 0 unless something is that of a row.
+    logs: RowLogs,
 }
 
 /// The parts of [`PolicyOutputs`] that belong to a piece.
@@ -124,7 +133,7 @@ struct PieceResult {
     metrics: LossMetrics,
 }
 
-impl<L: TokenLoss> Call<'_, L> {
+impl<L: LaneLoss> Call<'_, L> {
     fn run<const REFERENCE: bool, const ROLLOUT: bool>(
         &self,
         outputs: PolicyOutputs<'_>,
@@ -139,9 +148,9 @@ impl<L: TokenLoss> Call<'_, L> {
         for (piece, counted) in pieces.iter().zip(&counted) {
             let row = &mut sums[piece.row];
             row.n_tokens += counted.n_tokens;
-            row.n_finite += counted.n_finite;
-            row.log_ratio += counted.log_ratio;
-            row.log_weight += counted.log_weight;
+            row.logs.n_finite += counted.logs.n_finite;
+            row.logs.log_ratio += counted.logs.log_ratio;
+            row.logs.log_weight += counted.logs.log_weight;
         }
         let denominator = self.denominator(&sums);
         let mut rows: Vec<RowTerms> =
@@ -196,35 +205,8 @@ impl<L: TokenLoss> Call<'_, L> {
         if self.config.ratio == RatioLevel::Token && !self.weighs_rows() {
             return RowSums { n_tokens, ..RowSums::default() };
         }
-        let mut inputs = Inputs::new();
-        let mut sums = RowSums { n_tokens, ..RowSums::default() };
-        for at in piece.blocks() {
-            if !inputs.load(self.batch, Upstream::default(), piece.row, at) {
-                continue;
-            }
-            let mut log_ratio = [0.0; BLOCK];
-            let mut log_weight = [0.0; BLOCK];
-            for t in 0..BLOCK {
-                let given = finite(
-                    &inputs,
-                    t,
-                    self.batch.reference.is_some(),
-                    self.batch.rollout.is_some(),
-                    self.batch.entropy.is_some(),
-                );
-                if !(inputs.mask[t] && given) {
-                    continue;
-                }
-                sums.n_finite += 1;
-                log_ratio[t] = inputs.log_prob[t] - inputs.old[t];
-                if self.batch.rollout.is_some() && !inputs.rollout[t].is_nan() {
-                    log_weight[t] = inputs.old[t] - inputs.rollout[t];
-                }
-            }
-            sums.log_ratio += sum(&log_ratio);
-            sums.log_weight += sum(&log_weight);
-        }
-        sums
+        let logs = vectorized::run(self.device.simd(), LogPass { call: self, piece });
+        RowSums { n_tokens, logs }
     }
 
     /// Whether the importance weight is that of the row.
@@ -267,13 +249,14 @@ impl<L: TokenLoss> Call<'_, L> {
         let share = if denominator == 0.0 { 0.0 } else { self.weight(row) / denominator };
         let of_row = self.config.ratio != RatioLevel::Token;
         let most = self.constants.max_log_ratio;
-        let n_finite = row.n_finite.max(1) as f64;
-        let poisoned =
-            of_row && self.config.non_finite == NonFinite::Poison && row.n_finite < row.n_tokens;
+        let n_finite = row.logs.n_finite.max(1) as f64;
+        let poisoned = of_row
+            && self.config.non_finite == NonFinite::Poison
+            && row.logs.n_finite < row.n_tokens;
         RowTerms {
             share: share as f32,
-            log_ratio: of_row.then(|| hold((row.log_ratio / n_finite) as f32, most)),
-            log_weight: self.weighs_rows().then(|| hold(row.log_weight as f32, most)),
+            log_ratio: of_row.then(|| ((row.logs.log_ratio / n_finite) as f32).clamp(-most, most)),
+            log_weight: self.weighs_rows().then(|| (row.logs.log_weight as f32).clamp(-most, most)),
             shared_grad: if poisoned { f32::NAN } else { 0.0 },
             through_ratio: true,
             direct: true,
@@ -301,7 +284,7 @@ impl<L: TokenLoss> Call<'_, L> {
             totals[piece.row] += gradient;
         }
         for (row, (total, sums)) in rows.iter_mut().zip(totals.iter().zip(sums)) {
-            row.shared_grad += (total / sums.n_finite.max(1) as f64) as f32;
+            row.shared_grad += (total / sums.logs.n_finite.max(1) as f64) as f32;
             row.through_ratio = false;
         }
     }
@@ -319,7 +302,36 @@ impl<L: TokenLoss> Call<'_, L> {
     }
 }
 
-/// One piece, compiled for the instructions of the device. Without outputs, only `through_ratio` is computed.
+/// The first pass over a piece, where something is that of a row.
+struct LogPass<'a, L> {
+    call: &'a Call<'a, L>,
+    piece: &'a Piece,
+}
+
+impl<L: LaneLoss> Vectorized for LogPass<'_, L> {
+    type Output = RowLogs;
+
+    #[inline(always)]
+    fn run<V: Lanes>(self) -> RowLogs {
+        let batch = self.call.batch;
+        let mut inputs = Inputs::new();
+        let mut logs = RowLogs::default();
+        for at in self.piece.blocks() {
+            if inputs.load(batch, Upstream::default(), self.piece.row, at) {
+                let has_reference = batch.reference.is_some();
+                logs.add::<V>(
+                    &inputs,
+                    has_reference,
+                    batch.rollout.is_some(),
+                    batch.entropy.is_some(),
+                );
+            }
+        }
+        logs
+    }
+}
+
+/// The pass over a piece that computes everything. Without outputs, only `through_ratio` is computed.
 struct Pass<'a, 'b, L, const REFERENCE: bool, const ROLLOUT: bool> {
     call: &'a Call<'a, L>,
     piece: &'a Piece,
@@ -327,13 +339,13 @@ struct Pass<'a, 'b, L, const REFERENCE: bool, const ROLLOUT: bool> {
     outputs: Option<PieceOutputs<'b>>,
 }
 
-impl<L: TokenLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
+impl<L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
     for Pass<'_, '_, L, REFERENCE, ROLLOUT>
 {
     type Output = PieceResult;
 
     #[inline(always)]
-    fn run(mut self) -> PieceResult {
+    fn run<V: Lanes>(mut self) -> PieceResult {
         let Call { batch, upstream, constants, loss, .. } = self.call;
         let mut result =
             PieceResult { value: 0.0, through_ratio: 0.0, metrics: LossMetrics::default() };
@@ -348,19 +360,17 @@ impl<L: TokenLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
                 }
                 continue;
             }
-            terms.compute::<L, REFERENCE, ROLLOUT>(&inputs, self.row, constants, loss);
+            let metrics = &mut result.metrics;
+            result.value += terms
+                .compute::<V, _, REFERENCE, ROLLOUT>(&inputs, self.row, constants, *loss, metrics);
             let Some(outputs) = &mut self.outputs else {
-                result.through_ratio += sum(&terms.grad);
+                result.through_ratio += sum::<V>(&terms.grad);
                 continue;
             };
-            let metrics = &mut result.metrics;
-            result.value +=
-                terms.add_to::<REFERENCE, ROLLOUT>(&inputs, constants.has_entropy, metrics);
             if let Some(grad) = &mut outputs.grad_log_prob {
                 write(&terms.grad, grad, to.clone());
             }
             if let Some(grad_entropy) = &mut outputs.grad_entropy {
-                terms.compute_grad_entropy(&inputs, self.row, constants);
                 write(&terms.grad_entropy, grad_entropy, to.clone());
             }
             if let Some(token_loss) = &mut outputs.token_loss {

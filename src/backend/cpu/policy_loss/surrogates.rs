@@ -1,7 +1,32 @@
-//! The built-in losses of a token.
+//! The losses of a token, eight tokens at a time.
 
-use super::super::vectorized::exp;
+use super::super::vectorized::{Lanes, WIDTH, exp};
 use crate::params::loss::{TokenInput, TokenLoss, TokenTerm};
+
+/// [`TokenInput`] of eight tokens.
+#[derive(Clone, Copy)]
+pub(super) struct LaneInput<V> {
+    pub(super) log_ratio: V,
+    pub(super) ratio: V,
+    pub(super) log_prob: V,
+    pub(super) advantage: V,
+}
+
+/// [`TokenTerm`] of eight tokens.
+#[derive(Clone, Copy)]
+pub(super) struct LaneTerm<V: Lanes> {
+    pub(super) value: V,
+    pub(super) d_log_ratio: V,
+    pub(super) d_log_prob: V,
+    pub(super) clipped_low: V::Mask,
+    pub(super) clipped_high: V::Mask,
+    pub(super) clipped_dual: V::Mask,
+}
+
+/// [`TokenLoss`] of eight tokens.
+pub(super) trait LaneLoss: Sync {
+    fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V>;
+}
 
 /// PPO's clipped loss, with the dual clip where `dual` is finite.
 pub(super) struct Clip {
@@ -10,22 +35,24 @@ pub(super) struct Clip {
     pub(super) dual: f32,
 }
 
-impl TokenLoss for Clip {
+impl LaneLoss for Clip {
     #[inline(always)]
-    fn term(&self, token: TokenInput) -> TokenTerm {
-        let (r, a) = (token.ratio, token.advantage);
+    fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V> {
+        let (r, a, zero) = (token.ratio, token.advantage, V::splat(0.0));
         let plain = -r * a;
-        let held = -bound(r, self.least, self.most) * a;
-        let at_bound = held > plain;
-        let value = if at_bound { held } else { plain };
-        let most = self.dual * -a;
-        let at_dual = (a < 0.0) & (value > most);
-        TokenTerm {
-            value: if at_dual { most } else { value },
-            d_log_ratio: if at_bound | at_dual { 0.0 } else { plain },
-            d_log_prob: 0.0,
-            clipped_low: at_bound & !at_dual & (a < 0.0),
-            clipped_high: at_bound & !at_dual & (a > 0.0),
+        let held = -r.within(V::splat(self.least), V::splat(self.most)) * a;
+        let at_bound = plain.less(held);
+        let value = V::select(at_bound, held, plain);
+        let most = V::splat(self.dual) * -a;
+        let negative = a.less(zero);
+        let at_dual = negative & most.less(value);
+        let clipped = at_bound & !at_dual;
+        LaneTerm {
+            value: V::select(at_dual, most, value),
+            d_log_ratio: V::select(at_bound | at_dual, zero, plain),
+            d_log_prob: zero,
+            clipped_low: clipped & negative,
+            clipped_high: clipped & !negative,
             clipped_dual: at_dual,
         }
     }
@@ -37,18 +64,18 @@ pub(super) struct Cispo {
     pub(super) max: f32,
 }
 
-impl TokenLoss for Cispo {
+impl LaneLoss for Cispo {
     #[inline(always)]
-    fn term(&self, token: TokenInput) -> TokenTerm {
-        let (r, a) = (token.ratio, token.advantage);
-        let weight = -bound(r, self.min, self.max) * a;
-        TokenTerm {
+    fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V> {
+        let (min, max) = (V::splat(self.min), V::splat(self.max));
+        let weight = -token.ratio.within(min, max) * token.advantage;
+        LaneTerm {
             value: weight * token.log_prob,
-            d_log_ratio: 0.0,
+            d_log_ratio: V::splat(0.0),
             d_log_prob: weight,
-            clipped_low: r < self.min,
-            clipped_high: r > self.max,
-            clipped_dual: false,
+            clipped_low: token.ratio.less(min),
+            clipped_high: max.less(token.ratio),
+            clipped_dual: V::splat_mask(false),
         }
     }
 }
@@ -62,24 +89,51 @@ pub(super) struct Sapo {
 /// The gate is constant beyond this in f32.
 const LARGEST_GATE: f32 = 80.0;
 
-impl TokenLoss for Sapo {
+impl LaneLoss for Sapo {
     #[inline(always)]
-    fn term(&self, token: TokenInput) -> TokenTerm {
-        let (r, a) = (token.ratio, token.advantage);
-        let tau = if a > 0.0 { self.tau_positive } else { self.tau_negative };
-        let e = exp(-bound(tau * (r - 1.0), -LARGEST_GATE, LARGEST_GATE));
-        let gate = 1.0 / (1.0 + e);
-        TokenTerm {
-            value: -a * (4.0 / tau) * gate,
+    fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V> {
+        let (r, a, one) = (token.ratio, token.advantage, V::splat(1.0));
+        let positive = V::splat(0.0).less(a);
+        let tau = V::select(positive, V::splat(self.tau_positive), V::splat(self.tau_negative));
+        let most = V::splat(LARGEST_GATE);
+        let e = exp(-(tau * (r - one)).within(-most, most));
+        let gate = one / (one + e);
+        let four_a = -a * V::splat(4.0);
+        LaneTerm {
+            value: four_a / tau * gate,
             // gate·(1 - gate), without the cancellation of 1 - gate.
-            d_log_ratio: -a * 4.0 * (gate * (e / (1.0 + e))) * r,
-            ..TokenTerm::default()
+            d_log_ratio: four_a * (gate * (e * gate)) * r,
+            d_log_prob: V::splat(0.0),
+            clipped_low: V::splat_mask(false),
+            clipped_high: V::splat_mask(false),
+            clipped_dual: V::splat_mask(false),
         }
     }
 }
 
-#[inline(always)]
-fn bound(x: f32, least: f32, most: f32) -> f32 {
-    let x = if x < least { least } else { x };
-    if x > most { most } else { x }
+/// A loss given token by token.
+pub(super) struct Own<'a, L>(pub(super) &'a L);
+
+impl<L: TokenLoss> LaneLoss for Own<'_, L> {
+    #[inline(always)]
+    fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V> {
+        let (log_ratio, ratio) = (token.log_ratio.to_array(), token.ratio.to_array());
+        let (log_prob, advantage) = (token.log_prob.to_array(), token.advantage.to_array());
+        let terms: [TokenTerm; WIDTH] = std::array::from_fn(|i| {
+            self.0.term(TokenInput {
+                log_ratio: log_ratio[i],
+                ratio: ratio[i],
+                log_prob: log_prob[i],
+                advantage: advantage[i],
+            })
+        });
+        LaneTerm {
+            value: V::load(&terms.map(|term| term.value)),
+            d_log_ratio: V::load(&terms.map(|term| term.d_log_ratio)),
+            d_log_prob: V::load(&terms.map(|term| term.d_log_prob)),
+            clipped_low: V::mask(&terms.map(|term| term.clipped_low)),
+            clipped_high: V::mask(&terms.map(|term| term.clipped_high)),
+            clipped_dual: V::mask(&terms.map(|term| term.clipped_dual)),
+        }
+    }
 }

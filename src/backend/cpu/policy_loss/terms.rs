@@ -1,10 +1,9 @@
-//! The formulas, token by token over a block, and the sums of what they give.
+//! The formulas, eight tokens at a time over a block, and the sums of what they give.
 
-use super::super::vectorized::exp_and_k3;
+use super::super::vectorized::{Lanes, WIDTH, exp, exp_and_k3};
 use super::block::{BLOCK, Inputs, Lane};
-use crate::params::loss::{
-    Kl, NonFinite, PolicyLossConfig, RolloutCorrection, TokenInput, TokenLoss,
-};
+use super::surrogates::{LaneInput, LaneLoss};
+use crate::params::loss::{Kl, NonFinite, PolicyLossConfig, RolloutCorrection};
 use crate::params::metrics::LossMetrics;
 
 /// `d` of the k3 estimate is held at this.
@@ -67,304 +66,322 @@ pub(super) struct RowTerms {
     pub(super) direct: bool,
 }
 
-/// What a block computes for each token. Tokens that do not count have NaN in `ratio` and `weight`, 0 elsewhere.
+/// What a block gives for each token.
 pub(super) struct Terms {
     pub(super) value: Lane,
     pub(super) grad: Lane,
     pub(super) grad_entropy: Lane,
-    ratio: Lane,
-    log_ratio: Lane,
-    k3: Lane,
-    kl: Lane,
-    weight: Lane,
-    flags: [u32; BLOCK],
 }
-
-/// Fields of `flags`, five bits each, so that a lane of a block can add them up.
-const LOW: u32 = 0;
-const HIGH: u32 = 5;
-const DUAL: u32 = 10;
-const NON_FINITE: u32 = 15;
-const BOUND: u32 = 20;
-const UNSCORED: u32 = 25;
-/// Lanes that a sum is made of; `BLOCK / LANES` fits into five bits.
-const LANES: usize = 16;
-const _: () = assert!(BLOCK / LANES < 32);
 
 impl Terms {
     pub(super) fn new() -> Self {
-        Terms {
-            value: [0.0; BLOCK],
-            grad: [0.0; BLOCK],
-            grad_entropy: [0.0; BLOCK],
-            ratio: [0.0; BLOCK],
-            log_ratio: [0.0; BLOCK],
-            k3: [0.0; BLOCK],
-            kl: [0.0; BLOCK],
-            weight: [0.0; BLOCK],
-            flags: [0; BLOCK],
-        }
+        Terms { value: [0.0; BLOCK], grad: [0.0; BLOCK], grad_entropy: [0.0; BLOCK] }
     }
 
-    /// Fills all but `grad_entropy`.
+    /// Computes a block, adds it to `metrics` and returns the sum of its values.
     #[inline(always)]
-    pub(super) fn compute<L: TokenLoss, const REFERENCE: bool, const ROLLOUT: bool>(
+    pub(super) fn compute<V: Lanes, L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool>(
         &mut self,
         inputs: &Inputs,
         row: RowTerms,
         constants: &Constants,
         loss: &L,
-    ) {
-        let Constants { max_log_ratio, kl, beta, entropy_coef, .. } = *constants;
-        let corrects = constants.corrects;
-        let (row_ratio, row_log_ratio) = row.log_ratio.map_or((0.0, 0.0), |u| (exp_and_k3(u).0, u));
-        let row_weight = row.log_weight.map_or(0.0, |u| exp_and_k3(u).0);
-        for t in 0..BLOCK {
-            let live = inputs.mask[t];
-            let given = finite(inputs, t, REFERENCE, ROLLOUT, constants.has_entropy);
-            let counts = live & given;
-            let keep = |x: f32| if counts { x } else { 0.0 };
-            let log_prob = keep(inputs.log_prob[t]);
-            let old = keep(inputs.old[t]);
-            let advantage = keep(inputs.advantage[t]);
-            let difference = log_prob - old;
-            let own_log_ratio = hold(difference, max_log_ratio);
-            let (own_ratio, k3) = exp_and_k3(own_log_ratio);
-            let ratio = if row.log_ratio.is_some() { row_ratio } else { own_ratio };
-            let log_ratio = if row.log_ratio.is_some() { row_log_ratio } else { own_log_ratio };
-            let term = loss.term(TokenInput { log_ratio, ratio, log_prob, advantage });
-
-            let mut value = term.value;
-            let mut through = term.d_log_ratio;
-            let mut direct = term.d_log_prob;
-            let mut raw_weight = 0.0;
-            let mut flags = 0;
-            if ROLLOUT {
-                let rollout = keep(inputs.rollout[t]);
-                let unscored = rollout.is_nan();
-                let own =
-                    exp_and_k3(hold(old - if unscored { old } else { rollout }, max_log_ratio)).0;
-                raw_weight = if row.log_weight.is_some() { row_weight } else { own };
-                let over = raw_weight > constants.most_weight;
-                let outside = over | (raw_weight < constants.least_weight);
-                let at_most = if over { constants.most_weight } else { raw_weight };
-                let within = if outside { 0.0 } else { raw_weight };
-                let corrected = if constants.masks_weights { within } else { at_most };
-                let weight = if corrects { corrected } else { 1.0 };
-                let is_bound = corrects & if constants.masks_weights { outside } else { over };
-                value *= weight;
-                through *= weight;
-                direct *= weight;
-                flags |= (u32::from(is_bound) << BOUND) | (u32::from(unscored) << UNSCORED);
-            }
-            let mut estimate = 0.0;
-            if REFERENCE {
-                let d = keep(inputs.reference[t]) - log_prob;
-                let (e, g) = kl_terms(kl, d, own_ratio);
-                estimate = e;
-                value = beta.mul_add(estimate, value);
-                direct = beta.mul_add(g, direct);
-            }
-            value = (-entropy_coef).mul_add(keep(inputs.entropy[t]), value);
-
-            let own_grad = (if row.through_ratio { through } else { 0.0 })
-                + (if row.direct { direct } else { 0.0 });
-            let computed = is_finite(value) & is_finite(own_grad);
-            let good = counts & computed;
-            let bad = live & !good;
-            let settle = |x: f32| {
-                if good {
-                    x
-                } else if bad {
-                    constants.poison
-                } else {
-                    0.0
-                }
-            };
-            let scale = row.share * inputs.upstream[t];
-            self.value[t] = settle(value);
-            self.grad[t] = settle(scale.mul_add(own_grad, row.shared_grad));
-            let tell = |x: f32| if good { x } else { 0.0 };
-            let tell_or_nan = |x: f32| if good { x } else { f32::NAN };
-            self.ratio[t] = tell_or_nan(ratio);
-            self.log_ratio[t] = tell(difference);
-            self.k3[t] = tell(k3);
-            if REFERENCE {
-                self.kl[t] = tell(estimate);
-            }
-            if ROLLOUT {
-                self.weight[t] = tell_or_nan(raw_weight);
-            }
-            flags |= (u32::from(term.clipped_low) << LOW)
-                | (u32::from(term.clipped_high) << HIGH)
-                | (u32::from(term.clipped_dual) << DUAL);
-            self.flags[t] = (if good { flags } else { 0 }) | (u32::from(bad) << NON_FINITE);
-        }
-    }
-
-    /// Gradient by the entropies.
-    #[inline(always)]
-    pub(super) fn compute_grad_entropy(
-        &mut self,
-        inputs: &Inputs,
-        row: RowTerms,
-        constants: &Constants,
-    ) {
-        for t in 0..BLOCK {
-            let bad = (self.flags[t] >> NON_FINITE) & 1 == 1;
-            let grad = row.share * inputs.upstream[t] * -constants.entropy_coef;
-            let grad = if bad { constants.poison } else { grad };
-            self.grad_entropy[t] = if inputs.mask[t] { grad } else { 0.0 };
-        }
-    }
-
-    /// Adds a block to the metrics; returns the sum of its values.
-    #[inline(always)]
-    pub(super) fn add_to<const REFERENCE: bool, const ROLLOUT: bool>(
-        &self,
-        inputs: &Inputs,
-        has_entropy: bool,
         metrics: &mut LossMetrics,
     ) -> f64 {
-        let mut flags = [0u32; LANES];
-        for chunk in self.flags.as_chunks::<LANES>().0 {
-            for lane in 0..LANES {
-                flags[lane] += chunk[lane];
+        let zero = V::splat(0.0);
+        let most = V::splat(constants.max_log_ratio);
+        let beta = V::splat(constants.beta);
+        let entropy_coef = V::splat(-constants.entropy_coef);
+        let share = V::splat(row.share);
+        let shared_grad = V::splat(row.shared_grad);
+        let poison = V::splat(constants.poison);
+        let row_ratio = row.log_ratio.map(|u| (V::splat(u), exp(V::splat(u))));
+        let row_weight = row.log_weight.map(|u| exp(V::splat(u)));
+        let mut sums = Sums::<V>::new();
+        for i in 0..BLOCK / WIDTH {
+            let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
+            let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
+            let given = live & finite::<V>(inputs, i, REFERENCE, ROLLOUT, constants.has_entropy);
+            let log_prob = read(&inputs.log_prob).keep(given);
+            let old = read(&inputs.old).keep(given);
+            let advantage = read(&inputs.advantage).keep(given);
+            let difference = log_prob - old;
+            let own_log_ratio = difference.within(-most, most);
+            let (own_ratio, k3) = exp_and_k3(own_log_ratio);
+            let (log_ratio, ratio) = row_ratio.unwrap_or((own_log_ratio, own_ratio));
+            let term = loss.term(LaneInput { log_ratio, ratio, log_prob, advantage });
+            let (mut value, mut through, mut direct) =
+                (term.value, term.d_log_ratio, term.d_log_prob);
+
+            let mut weights = None;
+            if ROLLOUT {
+                let rollout = read(&inputs.rollout).keep(given);
+                let unscored = rollout.is_nan();
+                let log_weight = old - V::select(unscored, old, rollout);
+                let rho = row_weight.unwrap_or_else(|| exp(log_weight.within(-most, most)));
+                let (weight, is_bound) = constants.weight(rho);
+                value = value * weight;
+                through = through * weight;
+                direct = direct * weight;
+                weights = Some((rho, is_bound, unscored));
             }
-        }
-        let count =
-            |field: u32| flags.iter().map(|sum| (sum >> field & 31) as usize).sum::<usize>();
-        metrics.n_clipped_low += count(LOW);
-        metrics.n_clipped_high += count(HIGH);
-        metrics.n_clipped_dual += count(DUAL);
-        metrics.n_non_finite += count(NON_FINITE);
-        metrics.sum_k1 -= sum(&self.log_ratio);
-        metrics.sum_k3 += sum(&self.k3);
-        let ratios = Spread::of(&self.ratio);
-        metrics.sum_ratio += ratios.sum;
-        metrics.ratio_min = metrics.ratio_min.min(ratios.min);
-        metrics.ratio_max = metrics.ratio_max.max(ratios.max);
-        if REFERENCE {
-            metrics.sum_kl += sum(&self.kl);
-        }
-        if has_entropy {
-            let mut told = [0.0; BLOCK];
-            for t in 0..BLOCK {
-                told[t] = if self.ratio[t].is_nan() { 0.0 } else { inputs.entropy[t] };
+            let mut estimate = zero;
+            if REFERENCE {
+                let d = read(&inputs.reference).keep(given) - log_prob;
+                let (kl, grad) = kl_terms(constants.kl, d, own_ratio);
+                estimate = kl;
+                value = beta.mul_add(kl, value);
+                direct = beta.mul_add(grad, direct);
             }
-            metrics.sum_entropy += sum(&told);
+            let mut entropy = zero;
+            if constants.has_entropy {
+                entropy = read(&inputs.entropy).keep(given);
+                value = entropy_coef.mul_add(entropy, value);
+            }
+            let own_grad = match (row.through_ratio, row.direct) {
+                (true, true) => through + direct,
+                (true, false) => through,
+                _ => direct,
+            };
+
+            let good = given & value.is_finite() & own_grad.is_finite();
+            let otherwise = poison.keep(live);
+            let settle = |x: V| V::select(good, x, otherwise);
+            let scale = share * read(&inputs.upstream);
+            let write =
+                |values: &mut Lane, x: V| x.store(&mut values.as_chunks_mut::<WIDTH>().0[i]);
+            let value = settle(value);
+            write(&mut self.value, value);
+            write(&mut self.grad, settle(scale.mul_add(own_grad, shared_grad)));
+            if constants.has_entropy {
+                write(&mut self.grad_entropy, settle(scale * entropy_coef));
+                sums.entropy = sums.entropy + entropy.keep(good);
+            }
+            sums.value = sums.value + value;
+            sums.log_ratio = sums.log_ratio + difference.keep(good);
+            sums.k3 = sums.k3 + k3.keep(good);
+            sums.ratio.add(ratio, good);
+            if REFERENCE {
+                sums.kl = sums.kl + estimate.keep(good);
+            }
+            if let Some((rho, is_bound, unscored)) = weights {
+                sums.weight.add(rho, good);
+                sums.weight_squared = rho.keep(good).mul_add(rho, sums.weight_squared);
+                sums.n_bound += V::count(good & is_bound);
+                sums.n_unscored += V::count(good & unscored);
+            }
+            sums.n_low += V::count(good & term.clipped_low);
+            sums.n_high += V::count(good & term.clipped_high);
+            sums.n_dual += V::count(good & term.clipped_dual);
+            sums.n_non_finite += V::count(live & !good);
         }
-        if ROLLOUT {
-            metrics.n_weights_bound += count(BOUND);
-            metrics.n_unscored += count(UNSCORED);
-            let weights = Spread::of(&self.weight);
-            metrics.sum_weight += weights.sum;
-            metrics.sum_weight_squared += weights.sum_of_squares;
-            metrics.weight_min = metrics.weight_min.min(weights.min);
-            metrics.weight_max = metrics.weight_max.max(weights.max);
-        }
-        sum(&self.value)
+        sums.add_to(metrics);
+        total(sums.value)
     }
 }
 
-/// Whether every value that was given for token `t` is finite; a rollout log-prob may be NaN.
+impl Constants {
+    /// What multiplies the surrogate for an importance ratio, and whether that is not the ratio itself.
+    #[inline(always)]
+    fn weight<V: Lanes>(&self, rho: V) -> (V, V::Mask) {
+        let most = V::splat(self.most_weight);
+        let over = most.less(rho);
+        if !self.corrects {
+            (V::splat(1.0), V::splat_mask(false))
+        } else if self.masks_weights {
+            let outside = over | rho.less(V::splat(self.least_weight));
+            (rho.keep(!outside), outside)
+        } else {
+            (V::select(over, most, rho), over)
+        }
+    }
+}
+
+/// Whether every value that was given for the eight tokens from `8·i` is finite; a rollout log-prob may be NaN.
 #[inline(always)]
-pub(super) fn finite(
+fn finite<V: Lanes>(
     inputs: &Inputs,
-    t: usize,
+    i: usize,
     reference: bool,
     rollout: bool,
     entropy: bool,
-) -> bool {
-    let mut good =
-        is_finite(inputs.log_prob[t]) & is_finite(inputs.old[t]) & is_finite(inputs.advantage[t]);
+) -> V::Mask {
+    let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
+    let mut good = read(&inputs.log_prob).is_finite()
+        & read(&inputs.old).is_finite()
+        & read(&inputs.advantage).is_finite();
     if reference {
-        good &= is_finite(inputs.reference[t]);
+        good = good & read(&inputs.reference).is_finite();
     }
     if rollout {
-        good &= inputs.rollout[t].abs() != f32::INFINITY;
+        let rollout = read(&inputs.rollout);
+        good = good & (rollout.is_finite() | rollout.is_nan());
     }
     if entropy {
-        good &= is_finite(inputs.entropy[t]);
+        good = good & read(&inputs.entropy).is_finite();
     }
     good
 }
 
-#[inline(always)]
-fn is_finite(x: f32) -> bool {
-    x.abs() < f32::INFINITY
+/// Sums over the tokens of a block from which the row's ratio and weight are made.
+#[derive(Clone, Copy, Default)]
+pub(super) struct RowLogs {
+    pub(super) n_finite: usize,
+    pub(super) log_ratio: f64,
+    pub(super) log_weight: f64,
 }
 
-/// `x` within ±`most`.
-#[inline(always)]
-pub(super) fn hold(x: f32, most: f32) -> f32 {
-    let x = if x > most { most } else { x };
-    if x < -most { -most } else { x }
+impl RowLogs {
+    /// Adds a block.
+    #[inline(always)]
+    pub(super) fn add<V: Lanes>(
+        &mut self,
+        inputs: &Inputs,
+        reference: bool,
+        rollout: bool,
+        entropy: bool,
+    ) {
+        let (mut log_ratio, mut log_weight) = (V::splat(0.0), V::splat(0.0));
+        for i in 0..BLOCK / WIDTH {
+            let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
+            let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
+            let given = live & finite::<V>(inputs, i, reference, rollout, entropy);
+            self.n_finite += V::count(given) as usize;
+            let old = read(&inputs.old);
+            log_ratio = log_ratio + (read(&inputs.log_prob) - old).keep(given);
+            if rollout {
+                let rollout = read(&inputs.rollout);
+                log_weight = log_weight + (old - rollout).keep(given & !rollout.is_nan());
+            }
+        }
+        self.log_ratio += total(log_ratio);
+        self.log_weight += total(log_weight);
+    }
 }
 
 /// Estimate of the KL from `d = ref - logp`, and its gradient by logp.
 #[inline(always)]
-fn kl_terms(kl: Kl, d: f32, ratio: f32) -> (f32, f32) {
-    let held = if d > LARGEST_KL_EXPONENT { LARGEST_KL_EXPONENT } else { d };
+fn kl_terms<V: Lanes>(kl: Kl, d: V, ratio: V) -> (V, V) {
+    let held = d.min(V::splat(LARGEST_KL_EXPONENT));
     let k3 = exp_and_k3(held).1;
-    let estimate = match kl {
-        Kl::K1 | Kl::K1StraightThrough => -d,
-        Kl::K2 => 0.5 * d * d,
-        Kl::K3 | Kl::K3StraightThrough => k3,
-        Kl::K3Corrected => ratio * k3,
-    };
-    let grad = match kl {
-        Kl::K1 => 1.0,
-        Kl::K2 | Kl::K1StraightThrough | Kl::K3StraightThrough => -d,
+    match kl {
+        Kl::K1 => (-d, V::splat(1.0)),
+        Kl::K2 => (V::splat(0.5) * d * d, -d),
         // 1 - exp(d), without the cancellation at d = 0.
-        Kl::K3 => -(held + k3),
-        Kl::K3Corrected => -ratio * held,
-    };
-    (estimate, grad)
-}
-
-/// Sum in f64, in a fixed order.
-#[inline(always)]
-pub(super) fn sum(values: &Lane) -> f64 {
-    let mut lanes = [0.0f64; LANES];
-    for chunk in values.as_chunks::<LANES>().0 {
-        for lane in 0..LANES {
-            lanes[lane] += f64::from(chunk[lane]);
-        }
+        Kl::K3 => (k3, -(held + k3)),
+        Kl::K1StraightThrough => (-d, -d),
+        Kl::K3StraightThrough => (k3, -d),
+        Kl::K3Corrected => (ratio * k3, -ratio * held),
     }
-    lanes.iter().sum()
 }
 
-/// Sums and bounds of the values that are not NaN.
-struct Spread {
-    sum: f64,
-    sum_of_squares: f64,
-    min: f64,
-    max: f64,
+/// Sums over a block: at most 32 f32 to a lane, then f64.
+struct Sums<V> {
+    value: V,
+    log_ratio: V,
+    k3: V,
+    kl: V,
+    entropy: V,
+    ratio: Spread<V>,
+    weight: Spread<V>,
+    weight_squared: V,
+    n_low: u32,
+    n_high: u32,
+    n_dual: u32,
+    n_non_finite: u32,
+    n_bound: u32,
+    n_unscored: u32,
 }
 
-impl Spread {
+impl<V: Lanes> Sums<V> {
     #[inline(always)]
-    fn of(values: &Lane) -> Self {
-        let mut sums = [0.0f64; LANES];
-        let mut squares = [0.0f64; LANES];
-        let mut min = [f32::INFINITY; LANES];
-        let mut max = [f32::NEG_INFINITY; LANES];
-        for chunk in values.as_chunks::<LANES>().0 {
-            for lane in 0..LANES {
-                let x = chunk[lane];
-                let told = f64::from(if x.is_nan() { 0.0 } else { x });
-                sums[lane] += told;
-                squares[lane] += told * told;
-                min[lane] = if x < min[lane] { x } else { min[lane] };
-                max[lane] = if x > max[lane] { x } else { max[lane] };
-            }
-        }
-        Spread {
-            sum: sums.iter().sum(),
-            sum_of_squares: squares.iter().sum(),
-            min: f64::from(min.into_iter().fold(f32::INFINITY, f32::min)),
-            max: f64::from(max.into_iter().fold(f32::NEG_INFINITY, f32::max)),
+    fn new() -> Self {
+        let zero = V::splat(0.0);
+        Sums {
+            value: zero,
+            log_ratio: zero,
+            k3: zero,
+            kl: zero,
+            entropy: zero,
+            ratio: Spread::new(),
+            weight: Spread::new(),
+            weight_squared: zero,
+            n_low: 0,
+            n_high: 0,
+            n_dual: 0,
+            n_non_finite: 0,
+            n_bound: 0,
+            n_unscored: 0,
         }
     }
+
+    #[inline(always)]
+    fn add_to(&self, metrics: &mut LossMetrics) {
+        metrics.n_clipped_low += self.n_low as usize;
+        metrics.n_clipped_high += self.n_high as usize;
+        metrics.n_clipped_dual += self.n_dual as usize;
+        metrics.n_non_finite += self.n_non_finite as usize;
+        metrics.n_weights_bound += self.n_bound as usize;
+        metrics.n_unscored += self.n_unscored as usize;
+        metrics.sum_k1 -= total(self.log_ratio);
+        metrics.sum_k3 += total(self.k3);
+        metrics.sum_kl += total(self.kl);
+        metrics.sum_entropy += total(self.entropy);
+        metrics.sum_weight_squared += total(self.weight_squared);
+        self.ratio.add_to(&mut metrics.sum_ratio, &mut metrics.ratio_min, &mut metrics.ratio_max);
+        self.weight.add_to(
+            &mut metrics.sum_weight,
+            &mut metrics.weight_min,
+            &mut metrics.weight_max,
+        );
+    }
+}
+
+/// Sum and bounds of what counts.
+struct Spread<V> {
+    sum: V,
+    min: V,
+    max: V,
+}
+
+impl<V: Lanes> Spread<V> {
+    #[inline(always)]
+    fn new() -> Self {
+        Spread {
+            sum: V::splat(0.0),
+            min: V::splat(f32::INFINITY),
+            max: V::splat(f32::NEG_INFINITY),
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, x: V, counts: V::Mask) {
+        self.sum = self.sum + x.keep(counts);
+        self.min = V::select(counts, x, self.min).min(self.min);
+        self.max = V::select(counts, x, self.max).max(self.max);
+    }
+
+    #[inline(always)]
+    fn add_to(&self, sum: &mut f64, min: &mut f64, max: &mut f64) {
+        *sum += total(self.sum);
+        *min = min.min(f64::from(self.min.to_array().into_iter().fold(f32::INFINITY, f32::min)));
+        *max =
+            max.max(f64::from(self.max.to_array().into_iter().fold(f32::NEG_INFINITY, f32::max)));
+    }
+}
+
+/// Sum of the lanes, in order.
+#[inline(always)]
+fn total<V: Lanes>(lanes: V) -> f64 {
+    lanes.to_array().into_iter().map(f64::from).sum()
+}
+
+/// Sum of a block.
+#[inline(always)]
+pub(super) fn sum<V: Lanes>(values: &Lane) -> f64 {
+    let mut lanes = V::splat(0.0);
+    for chunk in values.as_chunks::<WIDTH>().0 {
+        lanes = lanes + V::load(chunk);
+    }
+    total(lanes)
 }
