@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use self::block::{BLOCK, Inputs, write, write_zeros};
+use self::block::{BLOCK, Buffers, write, write_zeros};
 use self::surrogates::{Cispo, Clip, LaneLoss, Own, Sapo};
 use self::terms::{Constants, RowLogs, RowTerms, Terms, sum};
 use super::Cpu;
@@ -314,10 +314,10 @@ impl<L: LaneLoss> Vectorized for LogPass<'_, L> {
     #[inline(always)]
     fn run<V: Lanes>(self) -> RowLogs {
         let batch = self.call.batch;
-        let mut inputs = Inputs::new();
+        let mut buffers = Buffers::new();
         let mut logs = RowLogs::default();
         for at in self.piece.blocks() {
-            if inputs.load(batch, Upstream::default(), self.piece.row, at) {
+            if let Some(inputs) = buffers.load(batch, Upstream::default(), self.piece.row, at) {
                 let has_reference = batch.reference.is_some();
                 logs.add::<V>(
                     &inputs,
@@ -349,17 +349,17 @@ impl<L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
         let Call { batch, upstream, constants, loss, .. } = self.call;
         let mut result =
             PieceResult { value: 0.0, through_ratio: 0.0, metrics: LossMetrics::default() };
-        let mut inputs = Inputs::new();
+        let mut buffers = Buffers::new();
         let mut terms = Terms::new();
         for at in self.piece.blocks() {
             let start = self.piece.at.start;
             let to = at.start - start..at.end - start;
-            if !inputs.load(batch, *upstream, self.piece.row, at) {
+            let Some(inputs) = buffers.load(batch, *upstream, self.piece.row, at) else {
                 if let Some(outputs) = &mut self.outputs {
                     outputs.each(|output| write_zeros(output, to.clone()));
                 }
                 continue;
-            }
+            };
             let metrics = &mut result.metrics;
             result.value += terms
                 .compute::<V, _, REFERENCE, ROLLOUT>(&inputs, self.row, constants, *loss, metrics);

@@ -45,8 +45,8 @@ pub(super) trait Lanes:
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
     fn mask(values: &[bool; WIDTH]) -> Self::Mask;
     fn splat_mask(value: bool) -> Self::Mask;
-    /// How many are true.
-    fn count(mask: Self::Mask) -> u32;
+    /// `self` where the mask is true, else 0.
+    fn keep(self, mask: Self::Mask) -> Self;
 
     /// `self` where it is less, else `other`.
     #[inline(always)]
@@ -58,12 +58,6 @@ pub(super) trait Lanes:
     #[inline(always)]
     fn max(self, other: Self) -> Self {
         Self::select(other.less(self), self, other)
-    }
-
-    /// `self` where the mask is true, else 0.
-    #[inline(always)]
-    fn keep(self, mask: Self::Mask) -> Self {
-        Self::select(mask, self, Self::splat(0.0))
     }
 
     /// `self` within `least..=most`.

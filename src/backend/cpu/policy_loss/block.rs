@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use half::slice::HalfFloatSliceExt;
 
-use crate::params::arrays::{Advantages, Floats, FloatsMut, Layout, PolicyBatch, Upstream};
+use crate::params::arrays::{
+    AdvantageSpan, Advantages, Floats, FloatsMut, Layout, PolicyBatch, Upstream,
+};
 
 /// Tokens of a block. All buffers of a block stay in the first-level cache.
 pub(super) const BLOCK: usize = 256;
@@ -13,20 +15,33 @@ pub(super) const BLOCK: usize = 256;
 pub(super) type Lane = [f32; BLOCK];
 
 /// What a block reads. Tokens past its end have a mask of false.
-pub(super) struct Inputs {
-    pub(super) mask: [bool; BLOCK],
-    pub(super) log_prob: Lane,
-    pub(super) old: Lane,
-    pub(super) reference: Lane,
-    pub(super) rollout: Lane,
-    pub(super) entropy: Lane,
-    pub(super) advantage: Lane,
-    pub(super) upstream: Lane,
+pub(super) struct Inputs<'a> {
+    pub(super) mask: &'a [bool; BLOCK],
+    pub(super) log_prob: &'a Lane,
+    pub(super) old: &'a Lane,
+    /// Here and below: anything where the array is absent.
+    pub(super) reference: &'a Lane,
+    pub(super) rollout: &'a Lane,
+    pub(super) entropy: &'a Lane,
+    pub(super) advantage: &'a Lane,
+    pub(super) upstream: &'a Lane,
 }
 
-impl Inputs {
+/// Room for what cannot be read where it lies: another dtype than f32, the last tokens of a row, values made here.
+pub(super) struct Buffers {
+    mask: [bool; BLOCK],
+    log_prob: Lane,
+    old: Lane,
+    reference: Lane,
+    rollout: Lane,
+    entropy: Lane,
+    advantage: Lane,
+    upstream: Lane,
+}
+
+impl Buffers {
     pub(super) fn new() -> Self {
-        Inputs {
+        Buffers {
             mask: [false; BLOCK],
             log_prob: [0.0; BLOCK],
             old: [0.0; BLOCK],
@@ -38,81 +53,97 @@ impl Inputs {
         }
     }
 
-    /// Reads the tokens at `at` of the arrays, all of row `row`. False, with nothing read, if none is under the mask.
+    /// The tokens at `at` of the arrays, all of row `row`. `None` if none is under the mask.
     #[inline(always)]
-    pub(super) fn load(
-        &mut self,
-        batch: &PolicyBatch<'_>,
-        upstream: Upstream<'_>,
+    pub(super) fn load<'a>(
+        &'a mut self,
+        batch: &PolicyBatch<'a>,
+        upstream: Upstream<'a>,
         row: usize,
         at: Range<usize>,
-    ) -> bool {
-        let n = at.len();
-        self.mask[..n].copy_from_slice(&batch.mask[at.clone()]);
-        self.mask[n..].fill(false);
-        if !self.mask[..n].contains(&true) {
-            return false;
+    ) -> Option<Inputs<'a>> {
+        let mask = &batch.mask[at.clone()];
+        if !mask.contains(&true) {
+            return None;
         }
-        read(batch.log_prob, &at, &mut self.log_prob);
-        match batch.old {
-            Some(old) => read(old, &at, &mut self.old),
-            None => self.old = self.log_prob,
-        }
-        if let Some(reference) = batch.reference {
-            read(reference, &at, &mut self.reference);
-        }
-        if let Some(rollout) = batch.rollout {
-            read(rollout, &at, &mut self.rollout);
-        }
-        if let Some(entropy) = batch.entropy {
-            read(entropy, &at, &mut self.entropy);
-        }
-        let in_row = at.start - batch.layout.tokens(row).start;
-        match batch.advantages {
-            Advantages::Dense(values) => read(values, &at, &mut self.advantage),
-            Advantages::Rows(values) => self.advantage.fill(values[row]),
-            Advantages::Spans { episode, spans, offsets } => {
-                self.advantage.fill(episode[row]);
-                let spans = &spans[offsets[row]..offsets[row + 1]];
-                let first = spans.partition_point(|span| span.tokens.end as usize <= in_row);
-                for span in &spans[first..] {
-                    let start = (span.tokens.start as usize).max(in_row) - in_row;
-                    let end = (span.tokens.end as usize).min(in_row + n).saturating_sub(in_row);
-                    if start >= n {
-                        break;
+        let mask = mask.try_into().unwrap_or_else(|_| {
+            self.mask.fill(false);
+            self.mask[..at.len()].copy_from_slice(mask);
+            &self.mask
+        });
+        let log_prob = read(batch.log_prob, &at, &mut self.log_prob);
+        let first = at.start - batch.layout.tokens(row).start;
+        Some(Inputs {
+            mask,
+            log_prob,
+            old: batch.old.map_or(log_prob, |old| read(old, &at, &mut self.old)),
+            reference: batch
+                .reference
+                .map_or(log_prob, |values| read(values, &at, &mut self.reference)),
+            rollout: batch.rollout.map_or(log_prob, |values| read(values, &at, &mut self.rollout)),
+            entropy: batch.entropy.map_or(log_prob, |values| read(values, &at, &mut self.entropy)),
+            advantage: match batch.advantages {
+                Advantages::Dense(values) => read(values, &at, &mut self.advantage),
+                Advantages::Rows(values) => {
+                    self.advantage.fill(values[row]);
+                    &self.advantage
+                }
+                Advantages::Spans { episode, spans, offsets } => {
+                    let spans = &spans[offsets[row]..offsets[row + 1]];
+                    fill_spans(episode[row], spans, first..first + at.len(), &mut self.advantage);
+                    &self.advantage
+                }
+            },
+            upstream: match upstream {
+                Upstream::Loss(value) => {
+                    self.upstream.fill(value);
+                    &self.upstream
+                }
+                Upstream::Tokens { values, row_stride, token_stride } => {
+                    let from = match batch.layout {
+                        Layout::Padded { .. } => row * row_stride + first * token_stride,
+                        Layout::Packed { .. } => at.start * token_stride,
+                    };
+                    for i in 0..at.len() {
+                        self.upstream[i] = values[from + i * token_stride];
                     }
-                    self.advantage[start..end].fill(episode[row] + span.advantage);
+                    &self.upstream
                 }
-            }
+            },
+        })
+    }
+}
+
+/// The advantages of the tokens `at` of a row.
+fn fill_spans(episode: f32, spans: &[AdvantageSpan], at: Range<usize>, to: &mut Lane) {
+    to.fill(episode);
+    let first = spans.partition_point(|span| span.tokens.end as usize <= at.start);
+    for span in &spans[first..] {
+        let start = (span.tokens.start as usize).max(at.start);
+        let end = (span.tokens.end as usize).min(at.end);
+        if start >= at.end {
+            break;
         }
-        match upstream {
-            Upstream::Loss(value) => self.upstream.fill(value),
-            Upstream::Tokens { values, row_stride, token_stride } => {
-                let first = match batch.layout {
-                    Layout::Padded { .. } => row * row_stride + in_row * token_stride,
-                    Layout::Packed { .. } => at.start * token_stride,
-                };
-                for i in 0..n {
-                    self.upstream[i] = values[first + i * token_stride];
-                }
-            }
-        }
-        true
+        to[start - at.start..end - at.start].fill(episode + span.advantage);
     }
 }
 
 #[inline(always)]
-fn read(from: Floats<'_>, at: &Range<usize>, to: &mut Lane) {
-    let to = &mut to[..at.len()];
+fn read<'a>(from: Floats<'a>, at: &Range<usize>, buffer: &'a mut Lane) -> &'a Lane {
+    let n = at.len();
     match from {
-        Floats::F32(values) => to.copy_from_slice(&values[at.clone()]),
+        Floats::F32(values) => match values[at.clone()].try_into() {
+            Ok(block) => return block,
+            Err(_) => buffer[..n].copy_from_slice(&values[at.clone()]),
+        },
         Floats::Bf16(values) => {
-            for (to, value) in to.iter_mut().zip(&values[at.clone()]) {
+            for (to, value) in buffer.iter_mut().zip(&values[at.clone()]) {
                 *to = f32::from_bits(u32::from(value.to_bits()) << 16);
             }
         }
-        Floats::F16(values) => values[at.clone()].convert_to_f32_slice(to),
+        Floats::F16(values) => values[at.clone()].convert_to_f32_slice(&mut buffer[..n]),
     }
+    buffer
 }
 
 /// Writes the first numbers of `from` to the tokens `at` of an output.

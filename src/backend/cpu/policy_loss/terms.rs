@@ -82,13 +82,13 @@ impl Terms {
     #[inline(always)]
     pub(super) fn compute<V: Lanes, L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool>(
         &mut self,
-        inputs: &Inputs,
+        inputs: &Inputs<'_>,
         row: RowTerms,
         constants: &Constants,
         loss: &L,
         metrics: &mut LossMetrics,
     ) -> f64 {
-        let zero = V::splat(0.0);
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
         let most = V::splat(constants.max_log_ratio);
         let beta = V::splat(constants.beta);
         let entropy_coef = V::splat(-constants.entropy_coef);
@@ -102,9 +102,9 @@ impl Terms {
             let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
             let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
             let given = live & finite::<V>(inputs, i, REFERENCE, ROLLOUT, constants.has_entropy);
-            let log_prob = read(&inputs.log_prob).keep(given);
-            let old = read(&inputs.old).keep(given);
-            let advantage = read(&inputs.advantage).keep(given);
+            let log_prob = read(inputs.log_prob).keep(given);
+            let old = read(inputs.old).keep(given);
+            let advantage = read(inputs.advantage).keep(given);
             let difference = log_prob - old;
             let own_log_ratio = difference.within(-most, most);
             let (own_ratio, k3) = exp_and_k3(own_log_ratio);
@@ -115,7 +115,7 @@ impl Terms {
 
             let mut weights = None;
             if ROLLOUT {
-                let rollout = read(&inputs.rollout).keep(given);
+                let rollout = read(inputs.rollout).keep(given);
                 let unscored = rollout.is_nan();
                 let log_weight = old - V::select(unscored, old, rollout);
                 let rho = row_weight.unwrap_or_else(|| exp(log_weight.within(-most, most)));
@@ -127,7 +127,7 @@ impl Terms {
             }
             let mut estimate = zero;
             if REFERENCE {
-                let d = read(&inputs.reference).keep(given) - log_prob;
+                let d = read(inputs.reference).keep(given) - log_prob;
                 let (kl, grad) = kl_terms(constants.kl, d, own_ratio);
                 estimate = kl;
                 value = beta.mul_add(kl, value);
@@ -135,7 +135,7 @@ impl Terms {
             }
             let mut entropy = zero;
             if constants.has_entropy {
-                entropy = read(&inputs.entropy).keep(given);
+                entropy = read(inputs.entropy).keep(given);
                 value = entropy_coef.mul_add(entropy, value);
             }
             let own_grad = match (row.through_ratio, row.direct) {
@@ -147,7 +147,7 @@ impl Terms {
             let good = given & value.is_finite() & own_grad.is_finite();
             let otherwise = poison.keep(live);
             let settle = |x: V| V::select(good, x, otherwise);
-            let scale = share * read(&inputs.upstream);
+            let scale = share * read(inputs.upstream);
             let write =
                 |values: &mut Lane, x: V| x.store(&mut values.as_chunks_mut::<WIDTH>().0[i]);
             let value = settle(value);
@@ -167,13 +167,13 @@ impl Terms {
             if let Some((rho, is_bound, unscored)) = weights {
                 sums.weight.add(rho, good);
                 sums.weight_squared = rho.keep(good).mul_add(rho, sums.weight_squared);
-                sums.n_bound += V::count(good & is_bound);
-                sums.n_unscored += V::count(good & unscored);
+                sums.n_bound = sums.n_bound + one.keep(good & is_bound);
+                sums.n_unscored = sums.n_unscored + one.keep(good & unscored);
             }
-            sums.n_low += V::count(good & term.clipped_low);
-            sums.n_high += V::count(good & term.clipped_high);
-            sums.n_dual += V::count(good & term.clipped_dual);
-            sums.n_non_finite += V::count(live & !good);
+            sums.n_low = sums.n_low + one.keep(good & term.clipped_low);
+            sums.n_high = sums.n_high + one.keep(good & term.clipped_high);
+            sums.n_dual = sums.n_dual + one.keep(good & term.clipped_dual);
+            sums.n_non_finite = sums.n_non_finite + one.keep(live & !good);
         }
         sums.add_to(metrics);
         total(sums.value)
@@ -200,25 +200,25 @@ impl Constants {
 /// Whether every value that was given for the eight tokens from `8·i` is finite; a rollout log-prob may be NaN.
 #[inline(always)]
 fn finite<V: Lanes>(
-    inputs: &Inputs,
+    inputs: &Inputs<'_>,
     i: usize,
     reference: bool,
     rollout: bool,
     entropy: bool,
 ) -> V::Mask {
     let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
-    let mut good = read(&inputs.log_prob).is_finite()
-        & read(&inputs.old).is_finite()
-        & read(&inputs.advantage).is_finite();
+    let mut good = read(inputs.log_prob).is_finite()
+        & read(inputs.old).is_finite()
+        & read(inputs.advantage).is_finite();
     if reference {
-        good = good & read(&inputs.reference).is_finite();
+        good = good & read(inputs.reference).is_finite();
     }
     if rollout {
-        let rollout = read(&inputs.rollout);
+        let rollout = read(inputs.rollout);
         good = good & (rollout.is_finite() | rollout.is_nan());
     }
     if entropy {
-        good = good & read(&inputs.entropy).is_finite();
+        good = good & read(inputs.entropy).is_finite();
     }
     good
 }
@@ -236,24 +236,26 @@ impl RowLogs {
     #[inline(always)]
     pub(super) fn add<V: Lanes>(
         &mut self,
-        inputs: &Inputs,
+        inputs: &Inputs<'_>,
         reference: bool,
         rollout: bool,
         entropy: bool,
     ) {
-        let (mut log_ratio, mut log_weight) = (V::splat(0.0), V::splat(0.0));
+        let zero = V::splat(0.0);
+        let (mut log_ratio, mut log_weight, mut n_finite) = (zero, zero, zero);
         for i in 0..BLOCK / WIDTH {
             let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
             let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
             let given = live & finite::<V>(inputs, i, reference, rollout, entropy);
-            self.n_finite += V::count(given) as usize;
-            let old = read(&inputs.old);
-            log_ratio = log_ratio + (read(&inputs.log_prob) - old).keep(given);
+            n_finite = n_finite + V::splat(1.0).keep(given);
+            let old = read(inputs.old);
+            log_ratio = log_ratio + (read(inputs.log_prob) - old).keep(given);
             if rollout {
-                let rollout = read(&inputs.rollout);
+                let rollout = read(inputs.rollout);
                 log_weight = log_weight + (old - rollout).keep(given & !rollout.is_nan());
             }
         }
+        self.n_finite += total(n_finite) as usize;
         self.log_ratio += total(log_ratio);
         self.log_weight += total(log_weight);
     }
@@ -285,12 +287,12 @@ struct Sums<V> {
     ratio: Spread<V>,
     weight: Spread<V>,
     weight_squared: V,
-    n_low: u32,
-    n_high: u32,
-    n_dual: u32,
-    n_non_finite: u32,
-    n_bound: u32,
-    n_unscored: u32,
+    n_low: V,
+    n_high: V,
+    n_dual: V,
+    n_non_finite: V,
+    n_bound: V,
+    n_unscored: V,
 }
 
 impl<V: Lanes> Sums<V> {
@@ -306,23 +308,23 @@ impl<V: Lanes> Sums<V> {
             ratio: Spread::new(),
             weight: Spread::new(),
             weight_squared: zero,
-            n_low: 0,
-            n_high: 0,
-            n_dual: 0,
-            n_non_finite: 0,
-            n_bound: 0,
-            n_unscored: 0,
+            n_low: zero,
+            n_high: zero,
+            n_dual: zero,
+            n_non_finite: zero,
+            n_bound: zero,
+            n_unscored: zero,
         }
     }
 
     #[inline(always)]
     fn add_to(&self, metrics: &mut LossMetrics) {
-        metrics.n_clipped_low += self.n_low as usize;
-        metrics.n_clipped_high += self.n_high as usize;
-        metrics.n_clipped_dual += self.n_dual as usize;
-        metrics.n_non_finite += self.n_non_finite as usize;
-        metrics.n_weights_bound += self.n_bound as usize;
-        metrics.n_unscored += self.n_unscored as usize;
+        metrics.n_clipped_low += total(self.n_low) as usize;
+        metrics.n_clipped_high += total(self.n_high) as usize;
+        metrics.n_clipped_dual += total(self.n_dual) as usize;
+        metrics.n_non_finite += total(self.n_non_finite) as usize;
+        metrics.n_weights_bound += total(self.n_bound) as usize;
+        metrics.n_unscored += total(self.n_unscored) as usize;
         metrics.sum_k1 -= total(self.log_ratio);
         metrics.sum_k3 += total(self.k3);
         metrics.sum_kl += total(self.kl);

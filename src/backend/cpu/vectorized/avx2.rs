@@ -21,12 +21,12 @@ pub(super) struct Mask(__m256);
 /// # Panics
 /// When `simd` is narrower.
 pub(super) fn run<W: Vectorized>(work: W, simd: Simd) -> W::Output {
-    #[target_feature(enable = "avx2,fma,popcnt")]
+    #[target_feature(enable = "avx2,fma")]
     fn with_avx2<W: Vectorized>(work: W) -> W::Output {
         work.run::<Avx2>()
     }
     assert!(simd >= Simd::Avx2);
-    // SAFETY: `Simd::Avx2` and wider come from `Simd::detect` alone, which has found AVX2, FMA and POPCNT.
+    // SAFETY: `Simd::Avx2` and wider come from `Simd::detect` alone, which has found AVX2 and FMA.
     unsafe { with_avx2(work) }
 }
 
@@ -149,8 +149,8 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
-    fn count(mask: Mask) -> u32 {
+    fn keep(self, mask: Mask) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
-        unsafe { _mm256_movemask_ps(mask.0).count_ones() }
+        Avx2(unsafe { _mm256_and_ps(self.0, mask.0) })
     }
 }

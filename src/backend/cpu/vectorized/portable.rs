@@ -105,7 +105,7 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn count(mask: Mask) -> u32 {
-        mask.0.into_iter().map(u32::from).sum()
+    fn keep(self, mask: Mask) -> Self {
+        Portable(from_fn(|i| if mask.0[i] { self.0[i] } else { 0.0 }))
     }
 }
