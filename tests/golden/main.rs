@@ -5,6 +5,7 @@ mod advantage;
 mod anchors;
 mod code;
 mod edits;
+mod loss;
 mod pairs;
 mod rollout;
 mod similarity;
