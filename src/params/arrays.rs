@@ -242,3 +242,35 @@ impl PolicyLoss {
         if self.denominator == 0.0 { 0.0 } else { self.numerator / self.denominator }
     }
 }
+
+/// What logits are divided by before the softmax.
+#[derive(Debug, Clone, Copy)]
+pub enum Temperature<'a> {
+    /// The same for all rows.
+    One(f32),
+    /// One for each row.
+    Rows(&'a [f32]),
+}
+
+impl Temperature<'_> {
+    /// That of a row.
+    pub fn of(&self, row: usize) -> f32 {
+        match self {
+            Temperature::One(value) => *value,
+            Temperature::Rows(values) => values[row],
+        }
+    }
+}
+
+/// How logits are read: `[targets.len(), n_columns]`, one row for each token.
+#[derive(Debug, Clone, Copy)]
+pub struct LogitsRows<'a> {
+    /// The sampled token of each row. One outside `0..n_vocab` makes its row NaN.
+    pub targets: &'a [i64],
+    /// Columns of the array, padding included.
+    pub n_columns: usize,
+    /// Tokens of the vocabulary: columns from here on are padding, never read.
+    pub n_vocab: usize,
+    /// Divides the logits.
+    pub temperature: Temperature<'a>,
+}
