@@ -10,8 +10,14 @@ const STAGES: [&str; 7] =
 /// What every stage may use.
 const FOUNDATION: [&str; 4] = ["device", "params", "error", "backend"];
 /// Operations that a backend has a file for.
-const STEMS: [&str; 5] =
-    ["window_similarity", "pair_similarity", "anchor_gain", "token_advantage", "policy_loss"];
+const STEMS: [&str; 6] = [
+    "window_similarity",
+    "pair_similarity",
+    "anchor_gain",
+    "token_advantage",
+    "policy_loss",
+    "logits_loss",
+];
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 4] = [
     "src/backend/cpu/pair_similarity/avx2.rs",

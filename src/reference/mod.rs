@@ -2,6 +2,7 @@
 
 pub mod advantage;
 pub mod anchors;
+pub mod logits;
 pub mod loss;
 pub mod similarity;
 pub mod windows;

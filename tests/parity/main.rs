@@ -2,6 +2,7 @@
 
 mod advantage;
 mod anchors;
+mod logits;
 mod loss;
 #[path = "../support/losses.rs"]
 mod losses;

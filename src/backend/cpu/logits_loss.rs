@@ -139,8 +139,8 @@ fn read_of<E: Element>(
             let row = &logits[i * rows.n_columns..][..rows.n_vocab];
             let temperature = rows.temperature.of(i);
             let softmax = vectorized::run(device.simd(), Read { row, temperature });
-            let d = (row[target].wide() - softmax.max) / temperature;
-            Token { log_prob: f64::from(d) - softmax.log_sum, softmax }
+            let d = f64::from(row[target].wide()) - f64::from(softmax.max);
+            Token { log_prob: d / f64::from(temperature) - softmax.log_sum, softmax }
         })
         .collect()
 }
