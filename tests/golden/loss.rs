@@ -104,7 +104,7 @@ fn case_15_dual_clip_applies_to_negative_advantages_only() {
 
 #[test]
 fn case_17_k3_neither_overflows_nor_cancels() {
-    let d = [0.693_147_2f32, -0.693_147_2, 1e-4, -1e-4, 100.0];
+    let d = [std::f32::consts::LN_2, -std::f32::consts::LN_2, 1e-4, -1e-4, 100.0];
     let mut arrays = Arrays::row(&[0.0; 5], &[0.0; 5]);
     // Log-probs of 0, so that the differences are exact.
     arrays.log_prob = vec![0.0; 5];
