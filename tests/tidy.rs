@@ -10,16 +10,18 @@ const STAGES: [&str; 7] =
 /// What every stage may use.
 const FOUNDATION: [&str; 4] = ["device", "params", "error", "backend"];
 /// Operations that a backend has a file for.
-const STEMS: [&str; 6] = [
+const STEMS: [&str; 7] = [
     "window_similarity",
     "pair_similarity",
     "anchor_gain",
     "token_advantage",
     "policy_loss",
     "logits_loss",
+    "linear_loss",
 ];
 /// The only files with `unsafe`.
-const UNSAFE_FILES: [&str; 4] = [
+const UNSAFE_FILES: [&str; 5] = [
+    "src/backend/cpu/linear_loss/gemm.rs",
     "src/backend/cpu/pair_similarity/avx2.rs",
     "src/backend/cpu/vectorized/avx2.rs",
     "src/backend/cpu/window_similarity/avx2.rs",

@@ -62,7 +62,7 @@ pub enum Logits<'a> {
     },
 }
 
-/// What [`logits_loss`] reads beside the logits: as [`PolicyBatch`], whose log-probs and entropies the logits give.
+/// What [`logits_loss`] and [`linear_loss`](super::linear_loss) read beside logits or hidden states: as [`PolicyBatch`], whose log-probs and entropies the logits give.
 #[derive(Debug, Clone, Copy)]
 pub struct LogitsBatch<'a> {
     /// Targets, width and temperature.
@@ -120,22 +120,8 @@ pub fn logits_loss(
         cpu::Gradient::InPlace(logits) => logits.len(),
     };
     batch.rows.validate(OP, n_logits)?;
-    config.validate()?;
     let nothing = vec![0f32; batch.rows.targets.len()];
-    let LogitsBatch { old, reference, rollout, mask, advantages, layout, denominator, .. } = *batch;
-    let policy = PolicyBatch {
-        log_prob: Floats::F32(&nothing),
-        old,
-        reference,
-        rollout,
-        entropy: Some(Floats::F32(&nothing)),
-        mask,
-        advantages,
-        layout,
-        denominator,
-    };
-    policy.validate(config)?;
-    upstream.validate(layout, nothing.len())?;
+    let policy = batch.policy(&nothing, config, upstream)?;
     match device {
         Device::Cpu(device) => {
             Ok(cpu::logits_loss(device, gradient, &batch.rows, &policy, config, upstream))
@@ -143,8 +129,36 @@ pub fn logits_loss(
     }
 }
 
+impl<'a> LogitsBatch<'a> {
+    /// The batch of the policy loss, checked, with `nothing` for the log-probs and entropies that are still to come.
+    pub(super) fn policy(
+        &self,
+        nothing: &'a [f32],
+        config: &PolicyLossConfig,
+        upstream: Upstream<'_>,
+    ) -> Result<PolicyBatch<'a>> {
+        config.validate()?;
+        let LogitsBatch { old, reference, rollout, mask, advantages, layout, denominator, .. } =
+            *self;
+        let policy = PolicyBatch {
+            log_prob: Floats::F32(nothing),
+            old,
+            reference,
+            rollout,
+            entropy: Some(Floats::F32(nothing)),
+            mask,
+            advantages,
+            layout,
+            denominator,
+        };
+        policy.validate(config)?;
+        upstream.validate(layout, nothing.len())?;
+        Ok(policy)
+    }
+}
+
 impl LogitsRows<'_> {
-    fn validate(&self, op: &'static str, n_logits: usize) -> Result<()> {
+    pub(super) fn validate(&self, op: &'static str, n_logits: usize) -> Result<()> {
         let n = self.targets.len();
         if n.checked_mul(self.n_columns) != Some(n_logits) {
             let what = format!(

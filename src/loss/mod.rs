@@ -6,20 +6,22 @@
 //! a fixed order: a result has the same bits for every number of threads, and a row the same value in every batch.
 //! `crate::reference::loss` is the specification, in f64.
 
+mod linear;
 mod logits;
 mod policy;
 mod presets;
 mod validate;
 
 pub use crate::params::arrays::{
-    AdvantageSpan, Advantages, Floats, FloatsMut, Layout, LogitsRows, PolicyBatch, PolicyLoss,
-    PolicyOutputs, Temperature, Upstream,
+    AdvantageSpan, Advantages, Floats, FloatsMut, Layout, LinearGradients, LogitsRows, PolicyBatch,
+    PolicyLoss, PolicyOutputs, Temperature, Upstream,
 };
 pub use crate::params::loss::{
     Kl, NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel,
     Surrogate, TokenInput, TokenLoss, TokenTerm,
 };
 pub use crate::params::metrics::LossMetrics;
+pub use linear::linear_loss;
 pub use logits::{Logits, LogitsBatch, logits_loss, token_logprob};
 pub use policy::{policy_loss, policy_loss_with};
 pub use presets::PRESETS;

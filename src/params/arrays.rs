@@ -223,6 +223,15 @@ pub struct PolicyOutputs<'a> {
     pub token_loss: Option<FloatsMut<'a>>,
 }
 
+/// Where the gradients of a loss from hidden states go. What is `None` is not computed.
+#[derive(Debug, Default)]
+pub struct LinearGradients<'a> {
+    /// By the hidden states, of their shape, in any dtype: written, 0 for a token without gradient.
+    pub hidden: Option<FloatsMut<'a>>,
+    /// By the weight, of its shape: added to what is there, so that micro-batches accumulate.
+    pub weight: Option<&'a mut [f32]>,
+}
+
 /// A policy loss, in parts that add up: numerators, denominators and metrics of micro-batches and ranks may be summed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PolicyLoss {

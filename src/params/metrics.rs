@@ -16,6 +16,9 @@ pub struct LossMetrics {
     pub n_tokens: usize,
     /// Tokens under the mask with a value that is not finite, given or computed.
     pub n_non_finite: usize,
+    /// Tokens under the mask whose log-prob was not computed, because it could change nothing: see
+    /// [`linear_loss`](crate::loss::linear_loss). They are in no sum.
+    pub n_skipped: usize,
     /// Tokens held at the lower bound of the ratio (A < 0), so without gradient from the surrogate.
     pub n_clipped_low: usize,
     /// Tokens held at the upper bound.
@@ -59,6 +62,7 @@ impl Default for LossMetrics {
             n_empty_rows: 0,
             n_tokens: 0,
             n_non_finite: 0,
+            n_skipped: 0,
             n_clipped_low: 0,
             n_clipped_high: 0,
             n_clipped_dual: 0,
@@ -88,6 +92,7 @@ impl LossMetrics {
             n_empty_rows: self.n_empty_rows + other.n_empty_rows,
             n_tokens: self.n_tokens + other.n_tokens,
             n_non_finite: self.n_non_finite + other.n_non_finite,
+            n_skipped: self.n_skipped + other.n_skipped,
             n_clipped_low: self.n_clipped_low + other.n_clipped_low,
             n_clipped_high: self.n_clipped_high + other.n_clipped_high,
             n_clipped_dual: self.n_clipped_dual + other.n_clipped_dual,
@@ -110,7 +115,7 @@ impl LossMetrics {
 
     /// Tokens that entered the sums.
     pub fn n_finite(&self) -> usize {
-        self.n_tokens - self.n_non_finite
+        self.n_tokens - self.n_non_finite - self.n_skipped
     }
 
     fn mean(&self, sum: f64) -> f64 {

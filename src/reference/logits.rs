@@ -1,13 +1,12 @@
-//! Log-probs from logits in f64, and the gradient that a loss of log-probs has by the logits.
+//! Log-probs from logits in f64, and the gradients that a loss of log-probs has by logits, hidden states and weight.
 
 use crate::loss::{Floats, LogitsRows};
 
 /// Log-probs of the vocabulary in one row; all NaN where the row has NaN, +inf or nothing finite.
-fn log_softmax(logits: Floats<'_>, rows: &LogitsRows<'_>, row: usize) -> Vec<f64> {
+fn log_softmax(logits: &[f64], rows: &LogitsRows<'_>, row: usize) -> Vec<f64> {
     let temperature = f64::from(rows.temperature.of(row));
     let from = row * rows.n_columns;
-    let z: Vec<f64> =
-        (from..from + rows.n_vocab).map(|i| f64::from(logits.get(i)) / temperature).collect();
+    let z: Vec<f64> = logits[from..from + rows.n_vocab].iter().map(|z| z / temperature).collect();
     let max = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let log_sum = z.iter().map(|z| (z - max).exp()).sum::<f64>().ln();
     z.iter().map(|z| z - max - log_sum).collect()
@@ -21,8 +20,13 @@ fn entropy(log_probs: &[f64]) -> f64 {
         .sum::<f64>()
 }
 
+/// Values of any dtype in f64.
+pub fn widen(values: Floats<'_>) -> Vec<f64> {
+    (0..values.len()).map(|i| values.get(i).into()).collect()
+}
+
 /// Log-prob of each target and the entropy of its row.
-pub fn token_logprob(logits: Floats<'_>, rows: &LogitsRows<'_>) -> Vec<(f64, f64)> {
+pub fn token_logprob(logits: &[f64], rows: &LogitsRows<'_>) -> Vec<(f64, f64)> {
     (0..rows.targets.len())
         .map(|row| {
             let log_probs = log_softmax(logits, rows, row);
@@ -35,7 +39,7 @@ pub fn token_logprob(logits: Floats<'_>, rows: &LogitsRows<'_>) -> Vec<(f64, f64
 
 /// Gradient by the logits, from those by the targets' log-probs and by the entropies: all columns, padding 0.
 pub fn grad_logits(
-    logits: Floats<'_>,
+    logits: &[f64],
     rows: &LogitsRows<'_>,
     by_log_prob: &[f64],
     by_entropy: &[f64],
@@ -57,4 +61,33 @@ pub fn grad_logits(
         }
     }
     grad
+}
+
+/// `hidden · weightᵀ`: `[n, n_columns]` from `[n, n_hidden]` and `[n_columns, n_hidden]`.
+pub fn linear_logits(hidden: &[f64], weight: &[f64], n_hidden: usize) -> Vec<f64> {
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    hidden
+        .chunks_exact(n_hidden)
+        .flat_map(|x| weight.chunks_exact(n_hidden).map(move |w| dot(x, w)))
+        .collect()
+}
+
+/// Gradients by hidden states and weight, from that by their logits. A row whose gradient is 0 adds nothing.
+pub fn grad_linear(
+    hidden: &[f64],
+    weight: &[f64],
+    n_hidden: usize,
+    by_logits: &[f64],
+) -> (Vec<f64>, Vec<f64>) {
+    let n_columns = weight.len() / n_hidden;
+    let (mut grad_hidden, mut grad_weight) = (vec![0.0; hidden.len()], vec![0.0; weight.len()]);
+    for (row, by_logits) in by_logits.chunks_exact(n_columns).enumerate() {
+        for (column, g) in by_logits.iter().enumerate().filter(|(_, g)| **g != 0.0) {
+            for h in 0..n_hidden {
+                grad_hidden[row * n_hidden + h] += g * weight[column * n_hidden + h];
+                grad_weight[column * n_hidden + h] += g * hidden[row * n_hidden + h];
+            }
+        }
+    }
+    (grad_hidden, grad_weight)
 }

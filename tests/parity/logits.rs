@@ -92,7 +92,8 @@ fn log_probs_and_entropies_are_those_of_the_reference() {
                     Some(&mut entropy),
                 )
                 .unwrap();
-                let exact = reference::logits::token_logprob(logits, &made.rows());
+                let wide = reference::logits::widen(logits);
+                let exact = reference::logits::token_logprob(&wide, &made.rows());
                 for (i, (want, want_entropy)) in exact.into_iter().enumerate() {
                     let name = format!("{shape:?}, spread {spread}, row {i}");
                     near(&name, log_prob[i], want, 1.0, 2e-6);
@@ -132,7 +133,8 @@ fn gradients_are_those_of_the_reference_in_every_dtype() {
 fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, tolerance: f64) {
     let offsets = [0, 4, 6];
     let batch = batch(made.rows(), &offsets);
-    let exact = reference::logits::token_logprob(logits, &made.rows());
+    let wide = reference::logits::widen(logits);
+    let exact = reference::logits::token_logprob(&wide, &made.rows());
     let log_prob: Vec<f32> = exact.iter().map(|(log_prob, _)| *log_prob as f32).collect();
     let entropy: Vec<f32> = exact.iter().map(|(_, entropy)| *entropy as f32).collect();
     let policy = PolicyBatch {
@@ -149,7 +151,7 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
     let loss = reference::loss::policy_loss(&policy, config);
     let scaled = |grad: &[f64]| -> Vec<f64> { grad.iter().map(|g| g * -2.0).collect() };
     let want = reference::logits::grad_logits(
-        logits,
+        &wide,
         &made.rows(),
         &scaled(&loss.grad_log_prob),
         &scaled(&loss.grad_entropy),

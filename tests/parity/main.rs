@@ -2,6 +2,7 @@
 
 mod advantage;
 mod anchors;
+mod linear;
 mod logits;
 mod loss;
 #[path = "../support/losses.rs"]

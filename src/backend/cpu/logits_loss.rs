@@ -6,11 +6,11 @@ mod softmax;
 
 use rayon::prelude::*;
 
-use self::element::Element;
+pub(super) use self::element::Element;
 use self::softmax::{Read, Softmax, Write};
-use super::Cpu;
 use super::policy_loss::policy_loss;
 use super::vectorized;
+use super::{Cpu, Simd};
 use crate::params::arrays::{
     Floats, FloatsMut, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
 };
@@ -18,9 +18,61 @@ use crate::params::loss::PolicyLossConfig;
 
 /// The token's log-prob, and all that its row's gradient needs.
 #[derive(Debug, Clone, Copy)]
-struct Token {
-    log_prob: f64,
+pub(super) struct Token {
+    pub(super) log_prob: f64,
     softmax: Softmax,
+}
+
+impl Token {
+    /// A token whose row is not read.
+    pub(super) const UNREAD: Token =
+        Token { log_prob: 0.0, softmax: Softmax { max: 0.0, log_sum: 0.0, entropy: 0.0 } };
+
+    /// Reads the row of logits of token `i`: those of the vocabulary, without padding.
+    pub(super) fn read<E: Element>(simd: Simd, row: &[E], rows: &LogitsRows<'_>, i: usize) -> Self {
+        let target = usize::try_from(rows.targets[i]).ok();
+        let Some(z) = target.and_then(|target| row.get(target)) else {
+            let softmax = Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
+            return Token { log_prob: f64::NAN, softmax };
+        };
+        let temperature = rows.temperature.of(i);
+        let softmax = vectorized::run(simd, Read { row, temperature });
+        let d = f64::from(z.wide()) - f64::from(softmax.max);
+        Token { log_prob: d / f64::from(temperature) - softmax.log_sum, softmax }
+    }
+
+    pub(super) fn entropy(&self) -> f64 {
+        self.softmax.entropy
+    }
+
+    /// Makes `grad` the gradient by the logits of token `i`; they are `row`, or stand in `grad`.
+    pub(super) fn write<E: Element>(
+        self,
+        simd: Simd,
+        row: Option<&[E]>,
+        grad: &mut [E],
+        rows: &LogitsRows<'_>,
+        i: usize,
+        (by_log_prob, by_entropy): (f32, f32),
+    ) {
+        if by_log_prob == 0.0 && by_entropy == 0.0 {
+            grad.fill(E::ZERO);
+            return;
+        }
+        let Token { log_prob, softmax } = self;
+        if by_log_prob.is_nan() || !log_prob.is_finite() {
+            grad.fill(E::NAN);
+            return;
+        }
+        let target = rows.targets[i] as usize;
+        let temperature = rows.temperature.of(i);
+        let write = Write { row, grad: &mut *grad, softmax, temperature, by_log_prob, by_entropy };
+        vectorized::run(simd, write);
+        // 1 - p without cancellation, rounded to the dtype once.
+        let of_entropy = f64::from(by_entropy) * log_prob.exp() * (log_prob + softmax.entropy);
+        let of_target = f64::from(by_log_prob) * -log_prob.exp_m1() - of_entropy;
+        grad[target] = E::of((of_target / f64::from(temperature)) as f32);
+    }
 }
 
 /// Log-probs and entropies. Everything has been validated; rows without mask get 0.
@@ -37,7 +89,7 @@ pub(crate) fn token_logprob(
         *to = token.log_prob as f32;
     }
     for (to, token) in entropy.into_iter().flatten().zip(&tokens) {
-        *to = token.softmax.entropy as f32;
+        *to = token.entropy() as f32;
     }
 }
 
@@ -64,7 +116,7 @@ pub(crate) fn logits_loss(
     };
     let tokens = read(device, logits, rows, Some(batch.mask));
     let log_prob: Vec<f32> = tokens.iter().map(|token| token.log_prob as f32).collect();
-    let entropy: Vec<f32> = tokens.iter().map(|token| token.softmax.entropy as f32).collect();
+    let entropy: Vec<f32> = tokens.iter().map(|token| token.entropy() as f32).collect();
     let batch = PolicyBatch {
         log_prob: Floats::F32(&log_prob),
         entropy: Some(Floats::F32(&entropy)),
@@ -125,22 +177,10 @@ fn read_of<E: Element>(
         .into_par_iter()
         .map(|i| {
             if mask.is_some_and(|mask| !mask[i]) {
-                return Token {
-                    log_prob: 0.0,
-                    softmax: Softmax { max: 0.0, log_sum: 0.0, entropy: 0.0 },
-                };
+                return Token::UNREAD;
             }
-            let nothing = Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
-            let Some(target) =
-                usize::try_from(rows.targets[i]).ok().filter(|target| *target < rows.n_vocab)
-            else {
-                return Token { log_prob: f64::NAN, softmax: nothing };
-            };
             let row = &logits[i * rows.n_columns..][..rows.n_vocab];
-            let temperature = rows.temperature.of(i);
-            let softmax = vectorized::run(device.simd(), Read { row, temperature });
-            let d = f64::from(row[target].wide()) - f64::from(softmax.max);
-            Token { log_prob: d / f64::from(temperature) - softmax.log_sum, softmax }
+            Token::read(device.simd(), row, rows, i)
         })
         .collect()
 }
@@ -155,32 +195,16 @@ struct Gradients<'a> {
 
 impl Gradients<'_> {
     fn write<E: Element>(&self, logits: Option<&[E]>, grad: &mut [E]) {
-        let LogitsRows { n_columns, n_vocab, targets, temperature } = *self.rows;
+        let LogitsRows { n_columns, n_vocab, .. } = *self.rows;
         if n_columns == 0 {
             return;
         }
         grad.par_chunks_exact_mut(n_columns).enumerate().for_each(|(i, grad)| {
-            let (by_log_prob, by_entropy) = (self.by_log_prob[i], self.by_entropy[i]);
             let (grad, padding) = grad.split_at_mut(n_vocab);
             padding.fill(E::ZERO);
-            if by_log_prob == 0.0 && by_entropy == 0.0 {
-                grad.fill(E::ZERO);
-                return;
-            }
-            let Token { log_prob, softmax } = self.tokens[i];
-            if by_log_prob.is_nan() || !log_prob.is_finite() {
-                grad.fill(E::NAN);
-                return;
-            }
-            let target = targets[i] as usize;
             let row = logits.map(|logits| &logits[i * n_columns..][..n_vocab]);
-            let temperature = temperature.of(i);
-            let write = Write { row, grad, softmax, temperature, by_log_prob, by_entropy };
-            vectorized::run(self.device.simd(), write);
-            // 1 - p without cancellation, rounded to the dtype once.
-            let of_entropy = f64::from(by_entropy) * log_prob.exp() * (log_prob + softmax.entropy);
-            let of_target = f64::from(by_log_prob) * -log_prob.exp_m1() - of_entropy;
-            grad[target] = E::of((of_target / f64::from(temperature)) as f32);
+            let by = (self.by_log_prob[i], self.by_entropy[i]);
+            self.tokens[i].write(self.device.simd(), row, grad, self.rows, i, by);
         });
     }
 }

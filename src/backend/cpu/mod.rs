@@ -1,6 +1,7 @@
 //! The host: rayon over blocks, SIMD sets chosen at run time, and a scalar fallback that gives the same results.
 
 pub(crate) mod anchor_gain;
+pub(crate) mod linear_loss;
 pub(crate) mod logits_loss;
 pub(crate) mod pair_similarity;
 pub(crate) mod policy_loss;

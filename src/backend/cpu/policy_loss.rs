@@ -34,20 +34,33 @@ pub(crate) fn policy_loss(
     upstream: Upstream<'_>,
     outputs: PolicyOutputs<'_>,
 ) -> PolicyLoss {
+    policy_loss_of_known(device, batch, batch.mask, config, upstream, outputs)
+}
+
+/// [`policy_loss`] of the tokens whose log-prob is known, a part of those under the mask; the others keep their place
+/// in every count and add nothing.
+pub(super) fn policy_loss_of_known(
+    device: &Cpu,
+    batch: &PolicyBatch<'_>,
+    known: &[bool],
+    config: &PolicyLossConfig,
+    upstream: Upstream<'_>,
+    outputs: PolicyOutputs<'_>,
+) -> PolicyLoss {
     match config.surrogate {
         Surrogate::Clip { low, high, dual } => {
             let dual = dual.map_or(f32::INFINITY, |dual| dual as f32);
             let loss = Clip { least: (1.0 - low) as f32, most: (1.0 + high) as f32, dual };
-            run(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, known, config, upstream, outputs)
         }
         Surrogate::Cispo { min, max } => {
             let loss = Cispo { min: min as f32, max: max as f32 };
-            run(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, known, config, upstream, outputs)
         }
         Surrogate::Sapo { tau_positive, tau_negative } => {
             let loss =
                 Sapo { tau_positive: tau_positive as f32, tau_negative: tau_negative as f32 };
-            run(device, &loss, batch, config, upstream, outputs)
+            run(device, &loss, batch, known, config, upstream, outputs)
         }
     }
 }
@@ -61,13 +74,14 @@ pub(crate) fn policy_loss_with<L: TokenLoss>(
     upstream: Upstream<'_>,
     outputs: PolicyOutputs<'_>,
 ) -> PolicyLoss {
-    run(device, &Own(loss), batch, config, upstream, outputs)
+    run(device, &Own(loss), batch, batch.mask, config, upstream, outputs)
 }
 
 fn run<L: LaneLoss>(
     device: &Cpu,
     loss: &L,
     batch: &PolicyBatch<'_>,
+    known: &[bool],
     config: &PolicyLossConfig,
     upstream: Upstream<'_>,
     outputs: PolicyOutputs<'_>,
@@ -75,7 +89,8 @@ fn run<L: LaneLoss>(
     let call = Call {
         device,
         loss,
-        batch,
+        batch: PolicyBatch { mask: known, ..*batch },
+        trained: batch.mask,
         config,
         upstream,
         constants: Constants::new(config, batch.entropy.is_some()),
@@ -91,7 +106,10 @@ fn run<L: LaneLoss>(
 struct Call<'a, L> {
     device: &'a Cpu,
     loss: &'a L,
-    batch: &'a PolicyBatch<'a>,
+    /// Its mask is that of the known tokens.
+    batch: PolicyBatch<'a>,
+    /// The tokens that count.
+    trained: &'a [bool],
     config: &'a PolicyLossConfig,
     upstream: Upstream<'a>,
     constants: Constants,
@@ -114,6 +132,7 @@ impl Piece {
 #[derive(Clone, Copy, Default)]
 struct RowSums {
     n_tokens: usize,
+    n_known: usize,
     /// All 0 unless something is that of a row.
     logs: RowLogs,
 }
@@ -148,6 +167,7 @@ impl<L: LaneLoss> Call<'_, L> {
         for (piece, counted) in pieces.iter().zip(&counted) {
             let row = &mut sums[piece.row];
             row.n_tokens += counted.n_tokens;
+            row.n_known += counted.n_known;
             row.logs.n_finite += counted.logs.n_finite;
             row.logs.log_ratio += counted.logs.log_ratio;
             row.logs.log_weight += counted.logs.log_weight;
@@ -179,6 +199,7 @@ impl<L: LaneLoss> Call<'_, L> {
         metrics.n_rows = n_rows;
         metrics.n_empty_rows = sums.iter().filter(|row| row.n_tokens == 0).count();
         metrics.n_tokens = sums.iter().map(|row| row.n_tokens).sum();
+        metrics.n_skipped = metrics.n_tokens - sums.iter().map(|row| row.n_known).sum::<usize>();
         if ROLLOUT {
             metrics.n_weights = metrics.n_finite();
         }
@@ -200,13 +221,14 @@ impl<L: LaneLoss> Call<'_, L> {
 
     /// Tokens under the mask; and, where something is that of a row, the sums that it is made of.
     fn count(&self, piece: &Piece) -> RowSums {
-        let mask = &self.batch.mask[piece.at.clone()];
-        let n_tokens = mask.iter().filter(|&&live| live).count();
+        let count = |mask: &[bool]| mask[piece.at.clone()].iter().filter(|&&live| live).count();
+        let n_tokens = count(self.trained);
+        let n_known = count(self.batch.mask);
         if self.config.ratio == RatioLevel::Token && !self.weighs_rows() {
-            return RowSums { n_tokens, ..RowSums::default() };
+            return RowSums { n_tokens, n_known, ..RowSums::default() };
         }
         let logs = vectorized::run(self.device.simd(), LogPass { call: self, piece });
-        RowSums { n_tokens, logs }
+        RowSums { n_tokens, n_known, logs }
     }
 
     /// Whether the importance weight is that of the row.
@@ -252,7 +274,7 @@ impl<L: LaneLoss> Call<'_, L> {
         let n_finite = row.logs.n_finite.max(1) as f64;
         let poisoned = of_row
             && self.config.non_finite == NonFinite::Poison
-            && row.logs.n_finite < row.n_tokens;
+            && row.logs.n_finite < row.n_known;
         RowTerms {
             share: share as f32,
             log_ratio: of_row.then(|| ((row.logs.log_ratio / n_finite) as f32).clamp(-most, most)),
@@ -313,7 +335,7 @@ impl<L: LaneLoss> Vectorized for LogPass<'_, L> {
 
     #[inline(always)]
     fn run<V: Lanes>(self) -> RowLogs {
-        let batch = self.call.batch;
+        let batch = &self.call.batch;
         let mut buffers = Buffers::new();
         let mut logs = RowLogs::default();
         for at in self.piece.blocks() {

@@ -4,7 +4,7 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 /// A dtype of logits.
-pub(super) trait Element: Copy + Send + Sync {
+pub(in super::super) trait Element: Copy + Send + Sync {
     const ZERO: Self;
     const NAN: Self;
     fn widen(from: &[Self], to: &mut [f32]);
