@@ -95,6 +95,13 @@ def rows_selection(worker, options):
         yield selection.row(worker, neighbours)
 
 
+def rows_losses(worker, options):
+    # Only here: torch is gigabytes.
+    import losses
+
+    yield from losses.rows(worker, options.small)
+
+
 ROWS = {
     "windows": rows_windows,
     "large": rows_large,
@@ -105,6 +112,7 @@ ROWS = {
     "list": rows_list,
     "selection": rows_selection,
     "pipeline": rows_pipeline,
+    "losses": rows_losses,
 }
 
 
@@ -146,8 +154,11 @@ def about(worker, options):
     if commit.returncode == 0:
         versions["hunkwise"] += f" ({commit.stdout.strip()})"
     versions["python"] = platform.python_version()
-    for peer in ("rapidfuzz", "numpy", "scipy", "apricot-select", "numba"):
-        versions[peer] = importlib.metadata.version(peer)
+    for peer in ("rapidfuzz", "numpy", "scipy", "apricot-select", "numba", "torch"):
+        try:
+            versions[peer] = importlib.metadata.version(peer)
+        except importlib.metadata.PackageNotFoundError:
+            continue
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
     command = " ".join(["benches/peers/run", *options.asked])
     return {"date": now, "machine": machine(), "simd": said["simd"], "versions": versions, "command": command}
@@ -187,6 +198,7 @@ def main():
     parser.add_argument("--json", metavar="OUT", help="write the table as JSON too")
     parser.add_argument("--simd", choices=["scalar", "avx2"], help="our instructions at most; without it the widest there are")
     parser.add_argument("--recurrence", nargs="+", metavar="SOURCE", help="say how much edits recur in these, and time nothing")
+    parser.add_argument("--small", action="store_true", help="small shapes for `losses`")
     parser.add_argument("--check", action="store_true", help="compare results on small shapes and time nothing")
     options = parser.parse_args()
     options.asked = [argument for argument in sys.argv[1:] if argument not in ("--worker", options.worker)]
@@ -211,7 +223,7 @@ def main():
     table = []
     try:
         for name, make in ROWS.items():
-            if options.only and name not in options.only:
+            if name not in (options.only or ROWS.keys() - {"losses"}):
                 continue
             try:
                 for row in make(worker, options):

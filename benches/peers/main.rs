@@ -4,6 +4,7 @@
 //! input, with the operation in `op`; the answer is one on standard output. Arrays go through files of little-endian
 //! numbers. Only the operation itself is on the clock: not its input, not the writing of its result.
 
+mod losses;
 mod programs;
 #[path = "../../tests/support/task_code.rs"]
 mod task_code;
@@ -22,6 +23,7 @@ use hunkwise::Device;
 use hunkwise::anchors::{Csr, facility_location};
 use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::code::{TaskCode, Windows};
+use hunkwise::loss::PolicyLossConfig;
 use hunkwise::pipeline::{Config, credit};
 use hunkwise::rollout::{Batch, ReadOptions, read_files, synthetic};
 use hunkwise::similarity::{
@@ -96,6 +98,19 @@ enum Request {
     Credit {
         threads: usize,
     },
+    /// Takes arrays of a loss from a folder.
+    LossArrays {
+        folder: PathBuf,
+        names: Vec<String>,
+    },
+    /// A loss of those arrays; `columns` of a row of log-probs, or of logits.
+    Loss {
+        operation: losses::Operation,
+        columns: usize,
+        config: PolicyLossConfig,
+        threads: usize,
+        out: Option<PathBuf>,
+    },
 }
 
 struct Worker {
@@ -106,6 +121,7 @@ struct Worker {
     list: (Vec<u32>, Vec<u32>),
     graph: (Vec<usize>, Vec<u32>, Vec<f64>),
     batch: Batch,
+    arrays: losses::Arrays,
     sources: BTreeMap<String, Batch>,
     pools: BTreeMap<usize, ThreadPool>,
 }
@@ -131,6 +147,7 @@ fn main() {
         list: Default::default(),
         graph: Default::default(),
         batch: Batch::default(),
+        arrays: losses::Arrays::default(),
         sources: BTreeMap::new(),
         pools: BTreeMap::new(),
     };
@@ -262,6 +279,14 @@ impl Worker {
                 let diagnostics = result?.diagnostics;
                 let hits = diagnostics.diff.counts.n_groups;
                 Ok(json!({"seconds": seconds, "hits": hits, "lines": diagnostics.n_lines}))
+            }
+            Request::LossArrays { folder, names } => {
+                self.arrays = losses::Arrays::load(&folder, &names)?;
+                Ok(json!({ "arrays": names }))
+            }
+            Request::Loss { operation, columns, config, threads, out } => {
+                let pool = pool(&mut self.pools, threads)?;
+                self.arrays.run(&self.device, pool, operation, columns, &config, out.as_ref())
             }
         }
     }
