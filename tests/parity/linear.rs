@@ -117,11 +117,16 @@ fn run(made: &MadeHead, config: &PolicyLossConfig) -> Outcome {
     Outcome { result, log_prob, hidden, weight }
 }
 
+struct Exact {
+    loss: reference::loss::ReferenceLoss,
+    /// Log-prob and entropy of each token.
+    tokens: Vec<(f64, f64)>,
+    hidden: Vec<f64>,
+    weight: Vec<f64>,
+}
+
 /// The same in f64, every token computed.
-fn exact(
-    made: &MadeHead,
-    config: &PolicyLossConfig,
-) -> (reference::loss::ReferenceLoss, Vec<(f64, f64)>, Vec<f64>, Vec<f64>) {
+fn exact(made: &MadeHead, config: &PolicyLossConfig) -> Exact {
     let wide = |values| reference::logits::widen(Floats::F32(values));
     let (hidden, weight) = (wide(&made.hidden), wide(&made.weight));
     let logits = reference::logits::linear_logits(&hidden, &weight, made.n_hidden);
@@ -148,9 +153,9 @@ fn exact(
         &scaled(&loss.grad_log_prob),
         &scaled(&loss.grad_entropy),
     );
-    let (by_hidden, by_weight) =
+    let (hidden, weight) =
         reference::logits::grad_linear(&hidden, &weight, made.n_hidden, &by_logits);
-    (loss, tokens, by_hidden, by_weight)
+    Exact { loss, tokens, hidden, weight }
 }
 
 fn all_near(name: &str, got: &[f32], want: &[f64], tolerance: f64) {
@@ -193,7 +198,8 @@ fn losses_and_gradients_are_those_of_the_reference() {
         for config in configs() {
             let name = format!("{n} x {n_hidden} x {vocab:?}, {config:?}");
             let got = run(&made, &config);
-            let (loss, tokens, by_hidden, by_weight) = exact(&made, &config);
+            let want = exact(&made, &config);
+            let (loss, tokens) = (&want.loss, &want.tokens);
             let error = (got.result.loss() - loss.loss()).abs();
             assert!(error <= 1e-5 * loss.loss().abs().max(1.0), "{name}");
             assert_eq!(got.result.denominator, loss.denominator, "{name}");
@@ -209,10 +215,10 @@ fn losses_and_gradients_are_those_of_the_reference() {
                     }
                 }
             }
-            all_near(&format!("{name}: hidden"), &got.hidden, &by_hidden, 1e-5);
+            all_near(&format!("{name}: hidden"), &got.hidden, &want.hidden, 1e-5);
             let live = n_hidden * vocab.0;
             let weight = &got.weight[..live];
-            all_near(&format!("{name}: weight"), weight, &by_weight[..live], 1e-5);
+            all_near(&format!("{name}: weight"), weight, &want.weight[..live], 1e-5);
             assert!(got.weight[live..].iter().all(|g| *g == 0.0), "{name}: padding");
         }
     }
