@@ -1,7 +1,9 @@
 //! The losses that trainers use, by the names that they use.
 
+use serde_json::Value;
+
 use super::{Kl, NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, Surrogate};
-use crate::error::{Error, Result};
+use crate::error::{Error, Place, Result};
 
 /// Names that [`PolicyLossConfig::preset`] knows.
 pub const PRESETS: [&str; 11] = [
@@ -141,5 +143,51 @@ impl PolicyLossConfig {
                 });
             }
         })
+    }
+
+    /// A configuration as JSON has it: the name of a preset, or an object whose field `preset` (`grpo` without it) gives
+    /// every field that the object leaves out. Inside `surrogate`, `reduction` and `rollout` too, as long as `type` is
+    /// left out or that of the preset.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for an unknown or missing field or a value of the wrong kind, [`Error::Config`] for an unknown
+    /// preset or a value out of its range.
+    pub fn from_json(value: &Value) -> Result<Self> {
+        let place = || Place::default().at("config");
+        let mut given = match value {
+            Value::String(name) => return Self::preset(name),
+            Value::Object(given) => given.clone(),
+            _ => {
+                let what = "must be the name of a preset or an object";
+                return Err(Error::input(place(), what));
+            }
+        };
+        let preset = match given.remove("preset") {
+            None => Self::default(),
+            Some(Value::String(name)) => Self::preset(&name)?,
+            Some(_) => {
+                return Err(Error::input(place().at("config.preset"), "must be a name"));
+            }
+        };
+        let in_json = |e: serde_json::Error| Error::input(place(), e.to_string());
+        let mut whole = serde_json::to_value(preset).map_err(in_json)?;
+        overlay(&mut whole, Value::Object(given));
+        let config: Self = serde_json::from_value(whole).map_err(in_json)?;
+        config.validate()?;
+        Ok(config)
+    }
+}
+
+/// Lays `over` onto `base`, field by field where both are objects of one `type`.
+fn overlay(base: &mut Value, over: Value) {
+    match (base, over) {
+        (Value::Object(base), Value::Object(over))
+            if over.get("type").is_none_or(|kind| base.get("type") == Some(kind)) =>
+        {
+            for (name, value) in over {
+                overlay(base.entry(name).or_insert(Value::Null), value);
+            }
+        }
+        (base, over) => *base = over,
     }
 }

@@ -179,4 +179,32 @@ impl LossMetrics {
         }
         self.sum_weight * self.sum_weight / self.sum_weight_squared
     }
+
+    /// Every metric by the name of its method or field, means instead of sums.
+    pub fn named(&self) -> [(&'static str, f64); 22] {
+        [
+            ("n_rows", self.n_rows as f64),
+            ("n_empty_rows", self.n_empty_rows as f64),
+            ("n_tokens", self.n_tokens as f64),
+            ("n_non_finite", self.n_non_finite as f64),
+            ("n_skipped", self.n_skipped as f64),
+            ("clip_fraction", self.clip_fraction()),
+            ("clip_fraction_low", self.clip_fraction_low()),
+            ("clip_fraction_high", self.clip_fraction_high()),
+            ("clip_fraction_dual", self.clip_fraction_dual()),
+            ("k1", self.k1()),
+            ("k3", self.k3()),
+            ("ratio_min", self.ratio_min),
+            ("ratio_mean", self.ratio_mean()),
+            ("ratio_max", self.ratio_max),
+            ("kl", self.kl()),
+            ("entropy", self.entropy()),
+            ("weight_min", self.weight_min),
+            ("weight_mean", self.weight_mean()),
+            ("weight_max", self.weight_max),
+            ("effective_sample_size", self.effective_sample_size()),
+            ("n_weights_bound", self.n_weights_bound as f64),
+            ("n_unscored", self.n_unscored as f64),
+        ]
+    }
 }

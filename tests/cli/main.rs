@@ -1,5 +1,6 @@
 //! The command as a person runs it.
 
+mod loss_check;
 mod profile;
 mod synthetic;
 mod trace;

@@ -1,6 +1,6 @@
 //! Flags. Every parameter of the configuration has one; a flag wins over the file given with `--config`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anstyle::{AnsiColor, Reset, Style};
 use clap::{Args, Parser, Subcommand};
@@ -32,8 +32,9 @@ Examples:
   hunkwise credit dumps/*.jsonl -o credit.jsonl --eta 0.9 --lambda 1.0 --groups groups.jsonl
   hunkwise show rollouts.jsonl --task fizzbuzz
   hunkwise profile --synthetic 6x32x8x50 --step-seconds 300
+  hunkwise loss-check tensors.safetensors --preset dapo
 
-Exit status: 0 done; 1 error, nothing written; 2 wrong usage; 3 done, but some input rows were not usable (they are listed).";
+Exit status: 0 done; 1 error, nothing written; 2 wrong usage; 3 done, but some input rows were not usable (they are listed) or losses differ.";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     ///
     /// Each method sets the grouping and the step advantage itself; all other parameters are as given.
     Profile(ProfileArgs),
+    /// Compute a policy loss twice, in f64 from the formulas and on the fast path, from tensors of your trainer: its
+    /// value, metrics and gradient of each token, to compare a trainer with.
+    LossCheck(LossCheckArgs),
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -147,6 +151,30 @@ pub(crate) struct ProfileArgs {
     pub(crate) memory_of: Option<String>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct LossCheckArgs {
+    /// JSON or safetensors with log_prob, mask and advantages, and what else the loss reads; docs/loss-check.md describes it.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The loss: grpo, bnpo, dapo, dr_grpo, gspo, cispo_trl, cispo_verl, sapo, luspo, ppo, didpo. Wins over the
+    /// file's `config` [default: grpo].
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    pub(crate) preset: Option<String>,
+    /// The loss as a TOML file: `preset`, and the fields that differ from it. Wins over the file's `config`.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Largest difference that counts as equal: of a loss, relative to the sum of its tokens' absolute shares; of a
+    /// token's gradient or share of the loss, relative to the largest of the batch.
+    #[arg(long, default_value_t = 1e-4, value_name = "X", value_parser = positive)]
+    pub(crate) tolerance: f64,
+    /// Tokens to print; 0 prints none. Those under the mask come in order.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) tokens: usize,
+    /// Write everything, all tokens included, as one JSON object; `-` is standard output.
+    #[arg(long, value_name = "OUT")]
+    pub(crate) json: Option<PathBuf>,
 }
 
 fn positive(text: &str) -> std::result::Result<f64, String> {
@@ -287,21 +315,22 @@ impl ConfigArgs {
     pub(crate) fn resolve(&self) -> Result<Config> {
         let mut config = match &self.config {
             None => Config::default(),
-            Some(path) => {
-                let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
-                toml::from_str(&text).map_err(|e| {
-                    let line = e.span().map_or(0, |span| {
-                        1 + text.as_bytes()[..span.start.min(text.len())]
-                            .iter()
-                            .filter(|&&b| b == b'\n')
-                            .count()
-                    });
-                    Error::input(Place::new(path.display().to_string(), line as u64), e.message())
-                })?
-            }
+            Some(path) => read_toml(path)?,
         };
         self.overlay(&mut config);
         config.validate()?;
         Ok(config)
     }
+}
+
+/// A TOML file; what is wrong with it comes with its line.
+pub(crate) fn read_toml<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = std::fs::read_to_string(path).map_err(|e| Error::io(path, e))?;
+    toml::from_str(&text).map_err(|e| {
+        let line = e.span().map_or(0, |span| {
+            let before = &text.as_bytes()[..span.start.min(text.len())];
+            1 + before.iter().filter(|&&byte| byte == b'\n').count()
+        });
+        Error::input(Place::new(path.display().to_string(), line as u64), e.message())
+    })
 }

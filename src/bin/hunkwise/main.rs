@@ -2,6 +2,7 @@
 
 mod args;
 mod credit;
+mod loss_check;
 mod profile;
 mod session;
 mod show;
@@ -14,7 +15,7 @@ use clap::Parser;
 
 use args::{Cli, Command};
 
-/// Output was written, but some input rows could not be taken.
+/// Output was written, but some input rows could not be taken, or losses differ.
 const FLAGGED: u8 = 3;
 
 fn main() -> ExitCode {
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Credit(args) => credit::run(args),
         Command::Show(args) => show::run(args),
         Command::Profile(args) => profile::run(args),
+        Command::LossCheck(args) => loss_check::run(args),
     };
     match result {
         Ok(0) => ExitCode::SUCCESS,
