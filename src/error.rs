@@ -94,6 +94,14 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+    /// A device that failed at its work.
+    #[error("{device}: {what}")]
+    Device {
+        /// Its name.
+        device: String,
+        /// What it said, and what can be done.
+        what: String,
+    },
     /// A device or a feature that is not there.
     #[error("{what} is not available: {reason}")]
     Unavailable {

@@ -71,6 +71,8 @@ pub(super) fn weighted(
         Device::Cpu(_) => {
             backend::cpu::token_advantage::segments(values, weights, offsets, form, &mut out)
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => return Err(device.lacks("group_advantage")),
     };
     Ok(GroupAdvantages { values: out, counts })
 }

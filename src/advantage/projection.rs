@@ -168,6 +168,8 @@ pub fn project(
                 token_advantage::owners(&tokens.byte_ends, &pieces, members.len()),
                 token_advantage::owners(&tokens.byte_ends, &turns, sequence.turns.len()),
             ),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(_) => return Err(device.lacks("project")),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);
         for (tokens, turn, member) in token_runs(&tokens.mask, &turn, &owner) {

@@ -60,6 +60,8 @@ pub fn facility_location(
     let row_of = |edge: usize| offsets.partition_point(|&offset| offset <= edge) - 1;
     let gains = match device {
         Device::Cpu(_) => WeightedGains::new(Edges { offsets, units, weights }, n_units, k),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => return Err(device.lacks("facility_location")),
     };
     let mut gains = match gains {
         Ok(gains) => gains,

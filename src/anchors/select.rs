@@ -87,6 +87,8 @@ pub fn select(
             best: vec![0.0; covered.n_units],
             n_covered: 0,
         },
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => return Err(device.lacks("anchors::select")),
     };
     let mut picks: Vec<(u32, f64)> = vec![];
     let mut gain = 0.0;

@@ -2,3 +2,5 @@
 //! types of a stage: it imports `params` and `error` and nothing else.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;

@@ -66,5 +66,7 @@ pub fn linear_loss(
         Device::Cpu(device) => {
             Ok(cpu::linear_loss(device, head, rows, &policy, config, upstream, gradients))
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => Err(device.lacks("linear_loss")),
     }
 }

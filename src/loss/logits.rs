@@ -42,6 +42,8 @@ pub fn token_logprob(
     }
     match device {
         Device::Cpu(device) => cpu::token_logprob(device, logits, rows, mask, log_prob, entropy),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => return Err(device.lacks("token_logprob")),
     }
     Ok(())
 }
@@ -126,6 +128,8 @@ pub fn logits_loss(
         Device::Cpu(device) => {
             Ok(cpu::logits_loss(device, gradient, &batch.rows, &policy, config, upstream))
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => Err(device.lacks("logits_loss")),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use super::{PolicyBatch, PolicyLoss, PolicyLossConfig, PolicyOutputs, TokenLoss, Upstream};
 use crate::backend::cpu::policy_loss as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::policy_loss as cuda;
 use crate::device::Device;
 use crate::error::Result;
 
@@ -49,6 +51,8 @@ pub fn policy_loss(
     validate(batch, config, upstream, &outputs)?;
     match device {
         Device::Cpu(device) => Ok(cpu::policy_loss(device, batch, config, upstream, outputs)),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => cuda::policy_loss(device, batch, config, upstream, outputs),
     }
 }
 
@@ -69,6 +73,8 @@ pub fn policy_loss_with(
         Device::Cpu(device) => {
             Ok(cpu::policy_loss_with(device, token_loss, batch, config, upstream, outputs))
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => Err(device.lacks("policy_loss_with")),
     }
 }
 

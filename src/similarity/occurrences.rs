@@ -43,6 +43,8 @@ pub fn occurrences(
                 let set = starts.as_set(code);
                 cpu::best_per_turn(host.simd(), &set, threshold, config.memory_limit, sink)?;
             }
+            #[cfg(feature = "cuda")]
+            Device::Cuda(_) => return Err(device.lacks("window_similarity")),
         }
     }
     let mut result = Occurrences { offsets: vec![0], items: Vec::with_capacity(found.len()) };
@@ -96,6 +98,8 @@ pub fn matches(
                 let set = starts.as_set(code);
                 cpu::matching_pairs(host.simd(), &set, threshold, &starts.candidates, memory)?
             }
+            #[cfg(feature = "cuda")]
+            Device::Cuda(_) => return Err(device.lacks("window_similarity")),
         };
         // Candidates are numbered by edit type first, so the matches of a type come after those of the type before.
         if result.is_empty() {

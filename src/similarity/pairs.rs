@@ -61,6 +61,8 @@ pub fn pair_similarity(
             let simd = device.simd();
             cpu::matching_pairs(simd, &tokens, items.offsets, n_symbols, eta, memory_limit)?
         }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(_) => return Err(device.lacks("pair_similarity")),
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())
 }

@@ -7,6 +7,7 @@ use hunkwise::loss::*;
 use hunkwise::reference;
 use hunkwise::reference::loss::ReferenceLoss;
 
+use crate::devices::devices;
 use crate::losses::{Form, Made, configs};
 
 /// Everything that the fast path gives.
@@ -142,8 +143,10 @@ fn every_variant_is_that_of_the_reference() {
         for (arrays, made) in variants(1, 0.6).into_iter().step_by(3) {
             let config = fitted(&config, &made);
             let exact = reference::loss::policy_loss(&made.batch(), &config);
-            let fast = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-            check(&format!("{name}, {arrays}"), &fast, &exact, 2e-5);
+            for device in devices() {
+                let fast = run(&device, &made.batch(), &config, Upstream::Loss(1.0));
+                check(&format!("{device:?}, {name}, {arrays}"), &fast, &exact, 2e-5);
+            }
         }
     }
 }
@@ -154,8 +157,10 @@ fn every_combination_of_arrays_is_that_of_the_reference() {
     for (arrays, made) in variants(50, 0.3) {
         let config = fitted(config, &made);
         let exact = reference::loss::policy_loss(&made.batch(), &config);
-        let fast = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-        check(&arrays, &fast, &exact, 2e-5);
+        for device in devices() {
+            let fast = run(&device, &made.batch(), &config, Upstream::Loss(1.0));
+            check(&format!("{device:?}, {}", arrays), &fast, &exact, 2e-5);
+        }
     }
 }
 
@@ -167,8 +172,10 @@ fn log_ratios_far_beyond_the_bound_are_those_of_the_reference() {
         let config = fitted(&config, &made);
         let exact = reference::loss::policy_loss(&made.batch(), &config);
         assert!(exact.numerator.is_finite());
-        let fast = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-        check(&name, &fast, &exact, 1e-4);
+        for device in devices() {
+            let fast = run(&device, &made.batch(), &config, Upstream::Loss(1.0));
+            check(&format!("{device:?}, {}", name), &fast, &exact, 1e-4);
+        }
     }
 }
 
@@ -178,8 +185,10 @@ fn old_equal_to_new_is_that_of_the_reference() {
         let made = Made::new(8, &LENGTHS, 0.0);
         assert_eq!(made.log_prob, made.old);
         let exact = reference::loss::policy_loss(&made.batch(), &config);
-        let fast = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-        check(&name, &fast, &exact, 2e-5);
+        for device in devices() {
+            let fast = run(&device, &made.batch(), &config, Upstream::Loss(1.0));
+            check(&format!("{device:?}, {}", name), &fast, &exact, 2e-5);
+        }
     }
 }
 
@@ -201,8 +210,10 @@ fn values_that_are_not_finite_are_poison_or_skipped_as_in_the_reference() {
             let config = PolicyLossConfig { non_finite, ..config.clone() };
             let exact = reference::loss::policy_loss(&made.batch(), &config);
             assert_eq!(exact.numerator.is_nan(), non_finite == NonFinite::Poison);
-            let fast = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-            check(&format!("{name}, {non_finite:?}"), &fast, &exact, 2e-5);
+            for device in devices() {
+                let fast = run(&device, &made.batch(), &config, Upstream::Loss(1.0));
+                check(&format!("{device:?}, {name}, {non_finite:?}"), &fast, &exact, 2e-5);
+            }
         }
     }
 }

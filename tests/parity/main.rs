@@ -2,6 +2,8 @@
 
 mod advantage;
 mod anchors;
+#[path = "../support/devices.rs"]
+mod devices;
 mod linear;
 mod logits;
 mod loss;
