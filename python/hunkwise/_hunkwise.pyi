@@ -1,0 +1,89 @@
+"""The native half; `hunkwise` is what to use."""
+
+from typing import TypeAlias
+
+__version__: str
+METRICS: list[str]
+
+_Array: TypeAlias = tuple[int, int, str]
+_Arrays: TypeAlias = dict[str, _Array]
+_Result: TypeAlias = tuple[float, float, list[float], dict[str, float]]
+
+class RawCredit:
+    def places(self) -> list[tuple[str, int, int]]: ...
+    def dense(self, to: _Array) -> None: ...
+    def rows_jsonl(self, dense: bool, source: bool) -> bytes: ...
+    def groups_jsonl(self) -> bytes: ...
+    def diagnostics_json(self) -> bytes: ...
+    def metrics(self) -> list[tuple[str, float]]: ...
+    def flagged(self) -> list[tuple[str, int, str]]: ...
+    def notes(self) -> list[str]: ...
+
+def credit_rows(lines: bytes, config_json: str, tokenizer: str | None, strict: bool, n_threads: int) -> RawCredit: ...
+def credit_files(
+    files: list[str],
+    config_json: str,
+    format: str | None,
+    tokenizer: str | None,
+    strict: bool,
+    n_threads: int,
+) -> RawCredit: ...
+def default_config() -> str: ...
+def loss_config(json: str) -> str: ...
+def policy_loss(
+    arrays: _Arrays,
+    shape: tuple[int, int],
+    config_json: str,
+    denominator: float | None,
+    upstream: float,
+    outputs: _Arrays,
+    n_threads: int,
+) -> _Result: ...
+def reference_policy_loss(
+    arrays: _Arrays,
+    shape: tuple[int, int],
+    config_json: str,
+    denominator: float | None,
+    outputs: _Arrays,
+) -> _Result: ...
+def reference_loss_at(
+    arrays: _Arrays,
+    shape: tuple[int, int],
+    config_json: str,
+    denominator: float | None,
+    log_prob: list[float],
+    stop: list[float],
+) -> float: ...
+def token_logprob(
+    arrays: _Arrays,
+    n_columns: int,
+    n_vocab: int,
+    temperature: float,
+    outputs: _Arrays,
+    n_threads: int,
+) -> None: ...
+def logits_loss(
+    arrays: _Arrays,
+    shape: tuple[int, int],
+    n_columns: int,
+    n_vocab: int,
+    temperature: float,
+    config_json: str,
+    denominator: float | None,
+    upstream: float,
+    in_place: bool,
+    outputs: _Arrays,
+    n_threads: int,
+) -> _Result: ...
+def linear_loss(
+    arrays: _Arrays,
+    shape: tuple[int, int],
+    n_columns: int,
+    n_vocab: int,
+    temperature: float,
+    config_json: str,
+    denominator: float | None,
+    upstream: float,
+    outputs: _Arrays,
+    n_threads: int,
+) -> _Result: ...
