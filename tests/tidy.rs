@@ -20,10 +20,11 @@ const STEMS: [&str; 7] = [
     "linear_loss",
 ];
 /// The only files with `unsafe`.
-const UNSAFE_FILES: [&str; 5] = [
+const UNSAFE_FILES: [&str; 6] = [
     "src/backend/cpu/linear_loss/gemm.rs",
     "src/backend/cpu/pair_similarity/avx2.rs",
     "src/backend/cpu/vectorized/avx2.rs",
+    "src/backend/cpu/vectorized/avx512.rs",
     "src/backend/cpu/window_similarity/avx2.rs",
     "src/backend/cpu/window_similarity/avx512.rs",
 ];
