@@ -207,11 +207,42 @@ fn every_set_of_instructions_gives_the_same_bits() {
         let results = [loss(FloatsMut::F32(&mut wide)), loss(FloatsMut::Bf16(&mut short))];
         (results, wide, short)
     };
-    // Padding is no NaN any more: all of it is 0.
     let plain = with(Simd::Scalar);
     for simd in [Simd::Avx2, Simd::Avx512] {
         assert_eq!(with(simd), plain);
     }
+}
+
+#[test]
+fn a_row_is_the_same_alone_and_among_more_than_a_cache_holds() {
+    let n_columns = 600_000;
+    let mut made = MadeLogits::new(4, (n_columns, n_columns), 4.0);
+    let config = PolicyLossConfig { entropy_coef: 0.05, ..PolicyLossConfig::dapo() };
+    let loss = |logits: &mut [f32], batch: &LogitsBatch<'_>| {
+        let over = Logits::Overwrite(FloatsMut::F32(logits));
+        logits_loss(&Device::cpu(), over, batch, &config, Upstream::Loss(1.0)).unwrap();
+    };
+    let mut alone = made.logits.clone();
+    for (i, logits) in alone.chunks_exact_mut(n_columns).enumerate() {
+        let temperature = Temperature::One(made.temperature[i]);
+        let rows = LogitsRows { targets: &made.targets[i..=i], temperature, ..made.rows() };
+        let one = LogitsBatch {
+            old: Some(Floats::F32(&OLD[i..=i])),
+            mask: &MASK[i..=i],
+            advantages: Advantages::Rows(&[1.5]),
+            denominator: Some(5.0),
+            ..batch(rows, &[0, 1])
+        };
+        loss(logits, &one);
+    }
+    let mut together = std::mem::take(&mut made.logits);
+    let all = LogitsBatch {
+        advantages: Advantages::Rows(&[1.5]),
+        denominator: Some(5.0),
+        ..batch(made.rows(), &[0, 6])
+    };
+    loss(&mut together, &all);
+    assert!(together == alone);
 }
 
 #[test]

@@ -67,6 +67,21 @@ pub(super) fn policy_loss_of_known(
     }
 }
 
+/// Whether the loss of a token depends on other tokens of its row.
+pub(super) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
+    weighs_rows(config) || config.ratio != RatioLevel::Token
+}
+
+/// Whether the importance weight is that of the row.
+fn weighs_rows(config: &PolicyLossConfig) -> bool {
+    match config.rollout {
+        RolloutCorrection::None => false,
+        RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
+            level == RolloutLevel::Sequence
+        }
+    }
+}
+
 /// Any token loss. Everything has been validated.
 pub(crate) fn policy_loss_with<L: TokenLoss>(
     device: &Cpu,
@@ -229,21 +244,11 @@ impl<L: LaneLoss> Call<'_, L> {
             true => n_tokens,
             false => count_true(&self.batch.mask[piece.at.clone()]),
         };
-        if self.config.ratio == RatioLevel::Token && !self.weighs_rows() {
+        if !takes_whole_rows(self.config) {
             return RowSums { n_tokens, n_known, ..RowSums::default() };
         }
         let logs = vectorized::run(self.device.simd(), LogPass { call: self, piece });
         RowSums { n_tokens, n_known, logs }
-    }
-
-    /// Whether the importance weight is that of the row.
-    fn weighs_rows(&self) -> bool {
-        match self.config.rollout {
-            RolloutCorrection::None => false,
-            RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
-                level == RolloutLevel::Sequence
-            }
-        }
     }
 
     fn denominator(&self, rows: &[RowSums]) -> f64 {
@@ -283,7 +288,8 @@ impl<L: LaneLoss> Call<'_, L> {
         RowTerms {
             share: share as f32,
             log_ratio: of_row.then(|| ((row.logs.log_ratio / n_finite) as f32).clamp(-most, most)),
-            log_weight: self.weighs_rows().then(|| (row.logs.log_weight as f32).clamp(-most, most)),
+            log_weight: weighs_rows(self.config)
+                .then(|| (row.logs.log_weight as f32).clamp(-most, most)),
             shared_grad: if poisoned { f32::NAN } else { 0.0 },
             through_ratio: true,
             direct: true,

@@ -13,7 +13,7 @@ mod portable;
 
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
 
-pub(super) use self::math::{Probe, exp, exp_and_k3};
+pub(super) use self::math::{Probe, exp, exp_and_k3, exp_of_held};
 use super::Simd;
 
 /// Numbers in a [`Lanes`].
