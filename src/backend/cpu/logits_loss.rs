@@ -19,7 +19,7 @@ use crate::params::arrays::{
 use crate::params::loss::PolicyLossConfig;
 
 /// Bytes of logits that are read, then made their gradient: they are to stay in the last-level cache.
-const CHUNK_BYTES: usize = 8 << 20;
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// The token's log-prob, and all that its row's gradient needs.
 #[derive(Debug, Clone, Copy)]
@@ -207,14 +207,17 @@ impl<'a> Call<'a> {
     /// Reads all tokens and makes `grad` their gradient; the logits are `logits`, or stand in `grad`.
     fn read_and_write<E: Element>(&mut self, logits: Option<&[E]>, grad: &mut [E]) {
         let (n, n_columns) = (self.rows.targets.len(), self.rows.n_columns);
+        // As many for each thread.
+        let n_threads = rayon::current_num_threads();
+        let of_thread = CHUNK_BYTES / (n_columns * size_of::<E>()) / n_threads;
         let at_a_time = match takes_whole_rows(self.config) {
-            true => n,
-            false => CHUNK_BYTES / (n_columns * size_of::<E>()),
+            true => n.max(1),
+            false => of_thread.max(1) * n_threads,
         };
         let mut known = vec![false; n];
         let (mut by_log_prob, mut by_entropy) = (vec![0.0; n], vec![0.0; n]);
-        for start in (0..n).step_by(at_a_time.max(1)) {
-            let at = start..n.min(start + at_a_time.max(1));
+        for start in (0..n).step_by(at_a_time) {
+            let at = start..n.min(start + at_a_time);
             self.read(logits.unwrap_or(&*grad), at.clone());
             for i in at.clone() {
                 known[i] = self.batch.mask[i];

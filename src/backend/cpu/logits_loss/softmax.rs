@@ -5,6 +5,8 @@ use super::element::Element;
 
 /// Logits taken at a time; they stay in the first-level cache.
 const CHUNK: usize = 1024;
+/// Bytes that a store should not cross.
+const CACHE_LINE: usize = 64;
 /// Differences to the maximum below this have probability 0: exp is below 1.7e-38.
 const LEAST: f32 = -87.0;
 
@@ -156,12 +158,17 @@ impl<E: Element> Vectorized for Write<'_, E> {
             slope: V::splat(-self.by_entropy * inverse),
         };
         let mut buffer = [0.0; CHUNK];
-        for start in (0..self.grad.len()).step_by(CHUNK) {
-            let n = CHUNK.min(self.grad.len() - start);
-            let grad = &mut self.grad[start..start + n];
+        // Stores across two cache lines are slow. Each logit is computed by itself, so any may be the first.
+        let first = self.grad.as_ptr().align_offset(CACHE_LINE) % CHUNK;
+        let len = self.grad.len();
+        let mut at = 0..first.min(len);
+        while at.start < len {
+            let n = at.len();
+            let grad = &mut self.grad[at.clone()];
             if let Some(row) = self.row {
-                grad.copy_from_slice(&row[start..start + n]);
+                grad.copy_from_slice(&row[at.clone()]);
             }
+            at = at.end..len.min(at.end + CHUNK);
             if let Some(grad) = E::as_wide_mut(grad)
                 && n == CHUNK
             {

@@ -17,11 +17,10 @@ const SERIES: [f32; 5] = [0.001_394_116_6, 0.008_363_205, 0.041_666_374, 0.166_6
 /// second. NaN stays NaN.
 #[inline(always)]
 pub(in super::super) fn exp_and_k3<V: Lanes>(x: V) -> (V, V) {
-    let (r, q, rounded) = reduced(V::splat(LEAST_EXPONENT).max(x));
-    let n = rounded - V::splat(ROUND);
+    let Reduced { r, q, n, power } = reduced(V::splat(LEAST_EXPONENT).max(x));
     let k3_of_r = r * r * q;
     let one = V::splat(1.0);
-    let exp = (one + (r + k3_of_r)) * rounded.power_of_two();
+    let exp = (one + (r + k3_of_r)) * power;
     (exp, V::select(n.is_zero(), k3_of_r, exp - one - x))
 }
 
@@ -35,13 +34,23 @@ pub(in super::super) fn exp<V: Lanes>(x: V) -> V {
 #[inline(always)]
 pub(in super::super) fn exp_of_held<V: Lanes>(x: V) -> V {
     let one = V::splat(1.0);
-    let (r, q, power) = reduced(x);
-    q.mul_add(r, one).mul_add(r, one) * power.power_of_two()
+    let Reduced { r, q, power, .. } = reduced(x);
+    q.mul_add(r, one).mul_add(r, one) * power
 }
 
-/// `r`, `(exp(r) - 1 - r) / r²` and `1.5·2^23 + n`, for `x = r + n·ln 2` from -87 to 88.
+/// `x = r + n·ln 2` with a whole n.
+struct Reduced<V> {
+    r: V,
+    /// `(exp(r) - 1 - r) / r²`.
+    q: V,
+    n: V,
+    /// `2^n`.
+    power: V,
+}
+
+/// Reduces an x from -87 to 88.
 #[inline(always)]
-fn reduced<V: Lanes>(x: V) -> (V, V, V) {
+fn reduced<V: Lanes>(x: V) -> Reduced<V> {
     let rounded = x.mul_add(V::splat(std::f32::consts::LOG2_E), V::splat(ROUND));
     let n = rounded - V::splat(ROUND);
     let r = n.mul_add(V::splat(-LN_2_LOW), n.mul_add(V::splat(-LN_2_HIGH), x));
@@ -49,7 +58,7 @@ fn reduced<V: Lanes>(x: V) -> (V, V, V) {
     for coefficient in &SERIES[1..] {
         q = q.mul_add(r, V::splat(*coefficient));
     }
-    (r, q, rounded)
+    Reduced { r, q, n, power: rounded.power_of_two() }
 }
 
 /// Tells whether every value that it was given is finite: infinity times 0 is NaN.
