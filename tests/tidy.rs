@@ -22,10 +22,11 @@ const STEMS: [&str; 7] = [
 /// Those that the CUDA backend has so far.
 const CUDA_STEMS: [&str; 1] = ["policy_loss"];
 /// The only files with `unsafe`.
-const UNSAFE_FILES: [&str; 8] = [
+const UNSAFE_FILES: [&str; 9] = [
     "src/backend/cpu/linear_loss/gemm.rs",
     "src/backend/cpu/pair_similarity/avx2.rs",
     "src/backend/cpu/vectorized/avx2.rs",
+    "src/backend/cpu/vectorized/avx512.rs",
     "src/backend/cpu/window_similarity/avx2.rs",
     "src/backend/cpu/window_similarity/avx512.rs",
     "src/backend/cuda/emulated.rs",

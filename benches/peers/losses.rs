@@ -95,7 +95,8 @@ impl Arrays {
         let mut outputs: Vec<(&str, Vec<f32>)> = vec![];
         let (seconds, loss) = match operation {
             Operation::PolicyLoss => {
-                let mut grad = vec![0f32; n];
+                // Written, so that the memory is there before the clock starts.
+                let mut grad = vec![1f32; n];
                 let batch = PolicyBatch {
                     log_prob: Floats::F32(self.get("log_prob")?),
                     old: Some(Floats::F32(self.get("old")?)),

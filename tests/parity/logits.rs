@@ -76,7 +76,7 @@ fn near(name: &str, got: f32, want: f64, scale: f64, tolerance: f64) {
 
 #[test]
 fn log_probs_and_entropies_are_those_of_the_reference() {
-    for simd in [Simd::Scalar, Simd::detect()] {
+    for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
         let device = Device::Cpu(Cpu::with_simd(simd));
         for (seed, shape) in SHAPES.into_iter().enumerate() {
             for spread in [0.0, 2.0, 30.0, 1000.0] {
@@ -189,6 +189,60 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
     for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
         near(&format!("{} of {}, {config:?}", i, made.n_columns), got, want, 1e-4, tolerance);
     }
+}
+
+#[test]
+fn every_set_of_instructions_gives_the_same_bits() {
+    let made = MadeLogits::new(3, (5003, 5010), 4.0);
+    let short: Vec<bf16> = made.logits.iter().map(|z| bf16::from_f32(*z)).collect();
+    let config = PolicyLossConfig { entropy_coef: 0.05, ..PolicyLossConfig::grpo() };
+    let with = |simd| {
+        let device = Device::Cpu(Cpu::with_simd(simd));
+        let (mut wide, mut short) = (made.logits.clone(), short.clone());
+        let loss = |logits| {
+            let batch = batch(made.rows(), &[0, 4, 6]);
+            logits_loss(&device, Logits::Overwrite(logits), &batch, &config, Upstream::Loss(1.0))
+                .unwrap()
+        };
+        let results = [loss(FloatsMut::F32(&mut wide)), loss(FloatsMut::Bf16(&mut short))];
+        (results, wide, short)
+    };
+    let plain = with(Simd::Scalar);
+    for simd in [Simd::Avx2, Simd::Avx512] {
+        assert_eq!(with(simd), plain);
+    }
+}
+
+#[test]
+fn a_row_is_the_same_alone_and_among_more_than_a_cache_holds() {
+    let n_columns = 600_000;
+    let mut made = MadeLogits::new(4, (n_columns, n_columns), 4.0);
+    let config = PolicyLossConfig { entropy_coef: 0.05, ..PolicyLossConfig::dapo() };
+    let loss = |logits: &mut [f32], batch: &LogitsBatch<'_>| {
+        let over = Logits::Overwrite(FloatsMut::F32(logits));
+        logits_loss(&Device::cpu(), over, batch, &config, Upstream::Loss(1.0)).unwrap();
+    };
+    let mut alone = made.logits.clone();
+    for (i, logits) in alone.chunks_exact_mut(n_columns).enumerate() {
+        let temperature = Temperature::One(made.temperature[i]);
+        let rows = LogitsRows { targets: &made.targets[i..=i], temperature, ..made.rows() };
+        let one = LogitsBatch {
+            old: Some(Floats::F32(&OLD[i..=i])),
+            mask: &MASK[i..=i],
+            advantages: Advantages::Rows(&[1.5]),
+            denominator: Some(5.0),
+            ..batch(rows, &[0, 1])
+        };
+        loss(logits, &one);
+    }
+    let mut together = std::mem::take(&mut made.logits);
+    let all = LogitsBatch {
+        advantages: Advantages::Rows(&[1.5]),
+        denominator: Some(5.0),
+        ..batch(made.rows(), &[0, 6])
+    };
+    loss(&mut together, &all);
+    assert!(together == alone);
 }
 
 #[test]

@@ -302,15 +302,20 @@ fn the_upstream_gradient_multiplies_whatever_its_strides() {
 }
 
 #[test]
-fn scalar_and_simd_give_the_same_bits() {
+fn every_set_of_instructions_gives_the_same_bits() {
     let made = Made::new(13, &LENGTHS, 0.5);
     for (name, config) in configs() {
-        let simd = run(&Device::cpu(), &made.batch(), &config, Upstream::Loss(1.0));
-        let scalar = Device::Cpu(Cpu::with_simd(Simd::Scalar));
-        let plain = run(&scalar, &made.batch(), &config, Upstream::Loss(1.0));
-        assert_eq!(simd.result, plain.result, "{name}");
-        assert_eq!(simd.grad, plain.grad, "{name}");
-        assert_eq!(simd.token_loss, plain.token_loss, "{name}");
+        let with = |simd| {
+            let device = Device::Cpu(Cpu::with_simd(simd));
+            run(&device, &made.batch(), &config, Upstream::Loss(1.0))
+        };
+        let plain = with(Simd::Scalar);
+        for simd in [with(Simd::Avx2), with(Simd::Avx512)] {
+            assert_eq!(simd.result, plain.result, "{name}");
+            assert_eq!(simd.grad, plain.grad, "{name}");
+            assert_eq!(simd.grad_entropy, plain.grad_entropy, "{name}");
+            assert_eq!(simd.token_loss, plain.token_loss, "{name}");
+        }
     }
 }
 

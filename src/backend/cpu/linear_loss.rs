@@ -12,11 +12,11 @@ use std::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use self::contributing::{contributing, takes_whole_rows};
+use self::contributing::contributing;
 use self::gemm::{Matrix, MatrixMut};
 use super::Cpu;
 use super::logits_loss::{Element, Token};
-use super::policy_loss::policy_loss_of_known;
+use super::policy_loss::{policy_loss_of_known, takes_whole_rows};
 use crate::params::arrays::{
     Floats, FloatsMut, LinearGradients, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs,
     Upstream,

@@ -1,20 +1,25 @@
 //! Log-probs and policy loss from logits, a row to a task. A row is read once for its log-prob; with a gradient it is
-//! read once more and written once.
+//! read once more and written once, while it is in a cache unless the loss takes whole sequences.
 
 mod element;
 mod softmax;
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 
 pub(super) use self::element::Element;
 use self::softmax::{Read, Softmax, Write};
-use super::policy_loss::policy_loss;
+use super::policy_loss::{policy_loss, policy_loss_of_known, takes_whole_rows};
 use super::vectorized;
 use super::{Cpu, Simd};
 use crate::params::arrays::{
     Floats, FloatsMut, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
 };
 use crate::params::loss::PolicyLossConfig;
+
+/// Bytes of logits that are read, then made their gradient: they are to stay in the last-level cache.
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// The token's log-prob, and all that its row's gradient needs.
 #[derive(Debug, Clone, Copy)]
@@ -32,8 +37,7 @@ impl Token {
     pub(super) fn read<E: Element>(simd: Simd, row: &[E], rows: &LogitsRows<'_>, i: usize) -> Self {
         let target = usize::try_from(rows.targets[i]).ok();
         let Some(z) = target.and_then(|target| row.get(target)) else {
-            let softmax = Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
-            return Token { log_prob: f64::NAN, softmax };
+            return Token { log_prob: f64::NAN, softmax: Softmax::NAN };
         };
         let temperature = rows.temperature.of(i);
         let softmax = vectorized::run(simd, Read { row, temperature });
@@ -84,7 +88,12 @@ pub(crate) fn token_logprob(
     log_prob: &mut [f32],
     entropy: Option<&mut [f32]>,
 ) {
-    let tokens = read(device, logits, rows, mask);
+    let all = 0..rows.targets.len();
+    let tokens = match logits {
+        Floats::F32(logits) => read(device, logits, rows, mask, all),
+        Floats::Bf16(logits) => read(device, logits, rows, mask, all),
+        Floats::F16(logits) => read(device, logits, rows, mask, all),
+    };
     for (to, token) in log_prob.iter_mut().zip(&tokens) {
         *to = token.log_prob as f32;
     }
@@ -110,71 +119,38 @@ pub(crate) fn logits_loss(
     config: &PolicyLossConfig,
     upstream: Upstream<'_>,
 ) -> (PolicyLoss, Vec<f32>) {
-    let logits = match &gradient {
-        Gradient::None(logits) | Gradient::Into(logits, _) => *logits,
-        Gradient::InPlace(logits) => logits.as_floats(),
-    };
-    let tokens = read(device, logits, rows, Some(batch.mask));
-    let log_prob: Vec<f32> = tokens.iter().map(|token| token.log_prob as f32).collect();
-    let entropy: Vec<f32> = tokens.iter().map(|token| token.entropy() as f32).collect();
-    let batch = PolicyBatch {
-        log_prob: Floats::F32(&log_prob),
-        entropy: Some(Floats::F32(&entropy)),
-        ..*batch
-    };
-    let (mut by_log_prob, mut by_entropy) = (vec![0.0; tokens.len()], vec![0.0; tokens.len()]);
-    let outputs = match gradient {
-        Gradient::None(_) => PolicyOutputs::default(),
-        _ => PolicyOutputs {
-            grad_log_prob: Some(FloatsMut::F32(&mut by_log_prob)),
-            grad_entropy: Some(FloatsMut::F32(&mut by_entropy)),
-            token_loss: None,
-        },
-    };
-    let result = policy_loss(device, &batch, config, upstream, outputs);
-    let call = Gradients {
-        device,
-        rows,
-        tokens: &tokens,
-        by_log_prob: &by_log_prob,
-        by_entropy: &by_entropy,
-    };
+    let mut call = Call::new(device, rows, batch, config, upstream);
     match gradient {
-        Gradient::None(_) => {}
-        Gradient::InPlace(FloatsMut::F32(grad)) => call.write(None, grad),
-        Gradient::InPlace(FloatsMut::Bf16(grad)) => call.write(None, grad),
-        Gradient::InPlace(FloatsMut::F16(grad)) => call.write(None, grad),
-        Gradient::Into(Floats::F32(logits), FloatsMut::F32(grad)) => call.write(Some(logits), grad),
-        Gradient::Into(Floats::Bf16(logits), FloatsMut::Bf16(grad)) => {
-            call.write(Some(logits), grad)
+        Gradient::None(Floats::F32(logits)) => call.read(logits, 0..rows.targets.len()),
+        Gradient::None(Floats::Bf16(logits)) => call.read(logits, 0..rows.targets.len()),
+        Gradient::None(Floats::F16(logits)) => call.read(logits, 0..rows.targets.len()),
+        Gradient::InPlace(FloatsMut::F32(grad)) => call.read_and_write(None, grad),
+        Gradient::InPlace(FloatsMut::Bf16(grad)) => call.read_and_write(None, grad),
+        Gradient::InPlace(FloatsMut::F16(grad)) => call.read_and_write(None, grad),
+        Gradient::Into(Floats::F32(logits), FloatsMut::F32(grad)) => {
+            call.read_and_write(Some(logits), grad);
         }
-        Gradient::Into(Floats::F16(logits), FloatsMut::F16(grad)) => call.write(Some(logits), grad),
+        Gradient::Into(Floats::Bf16(logits), FloatsMut::Bf16(grad)) => {
+            call.read_and_write(Some(logits), grad);
+        }
+        Gradient::Into(Floats::F16(logits), FloatsMut::F16(grad)) => {
+            call.read_and_write(Some(logits), grad);
+        }
         Gradient::Into(..) => unreachable!("the stage has checked that both have one dtype"),
     }
-    (result, log_prob)
+    let result = policy_loss(device, &call.batch(), config, upstream, PolicyOutputs::default());
+    (result, call.log_prob)
 }
 
-fn read(
-    device: &Cpu,
-    logits: Floats<'_>,
-    rows: &LogitsRows<'_>,
-    mask: Option<&[bool]>,
-) -> Vec<Token> {
-    match logits {
-        Floats::F32(logits) => read_of(device, logits, rows, mask),
-        Floats::Bf16(logits) => read_of(device, logits, rows, mask),
-        Floats::F16(logits) => read_of(device, logits, rows, mask),
-    }
-}
-
-fn read_of<E: Element>(
+/// The tokens `at`; those whose mask is false are not read.
+fn read<E: Element>(
     device: &Cpu,
     logits: &[E],
     rows: &LogitsRows<'_>,
     mask: Option<&[bool]>,
+    at: Range<usize>,
 ) -> Vec<Token> {
-    (0..rows.targets.len())
-        .into_par_iter()
+    at.into_par_iter()
         .map(|i| {
             if mask.is_some_and(|mask| !mask[i]) {
                 return Token::UNREAD;
@@ -185,25 +161,95 @@ fn read_of<E: Element>(
         .collect()
 }
 
-struct Gradients<'a> {
+/// A call, and what is known of its tokens so far.
+struct Call<'a> {
     device: &'a Cpu,
     rows: &'a LogitsRows<'a>,
-    tokens: &'a [Token],
-    by_log_prob: &'a [f32],
-    by_entropy: &'a [f32],
+    batch: &'a PolicyBatch<'a>,
+    config: &'a PolicyLossConfig,
+    upstream: Upstream<'a>,
+    tokens: Vec<Token>,
+    log_prob: Vec<f32>,
+    entropy: Vec<f32>,
 }
 
-impl Gradients<'_> {
-    fn write<E: Element>(&self, logits: Option<&[E]>, grad: &mut [E]) {
-        let LogitsRows { n_columns, n_vocab, .. } = *self.rows;
-        if n_columns == 0 {
-            return;
+impl<'a> Call<'a> {
+    fn new(
+        device: &'a Cpu,
+        rows: &'a LogitsRows<'a>,
+        batch: &'a PolicyBatch<'a>,
+        config: &'a PolicyLossConfig,
+        upstream: Upstream<'a>,
+    ) -> Self {
+        let n = rows.targets.len();
+        let (tokens, log_prob, entropy) = (vec![Token::UNREAD; n], vec![0.0; n], vec![0.0; n]);
+        Call { device, rows, batch, config, upstream, tokens, log_prob, entropy }
+    }
+
+    /// The batch with the log-probs and entropies of what was read.
+    fn batch(&self) -> PolicyBatch<'_> {
+        PolicyBatch {
+            log_prob: Floats::F32(&self.log_prob),
+            entropy: Some(Floats::F32(&self.entropy)),
+            ..*self.batch
         }
-        grad.par_chunks_exact_mut(n_columns).enumerate().for_each(|(i, grad)| {
+    }
+
+    fn read<E: Element>(&mut self, logits: &[E], at: Range<usize>) {
+        let tokens = read(self.device, logits, self.rows, Some(self.batch.mask), at.clone());
+        for (i, token) in at.zip(tokens) {
+            self.log_prob[i] = token.log_prob as f32;
+            self.entropy[i] = token.entropy() as f32;
+            self.tokens[i] = token;
+        }
+    }
+
+    /// Reads all tokens and makes `grad` their gradient; the logits are `logits`, or stand in `grad`.
+    fn read_and_write<E: Element>(&mut self, logits: Option<&[E]>, grad: &mut [E]) {
+        let (n, n_columns) = (self.rows.targets.len(), self.rows.n_columns);
+        // As many for each thread.
+        let n_threads = rayon::current_num_threads();
+        let of_thread = CHUNK_BYTES / (n_columns * size_of::<E>()) / n_threads;
+        let at_a_time = match takes_whole_rows(self.config) {
+            true => n.max(1),
+            false => of_thread.max(1) * n_threads,
+        };
+        let mut known = vec![false; n];
+        let (mut by_log_prob, mut by_entropy) = (vec![0.0; n], vec![0.0; n]);
+        for start in (0..n).step_by(at_a_time) {
+            let at = start..n.min(start + at_a_time);
+            self.read(logits.unwrap_or(&*grad), at.clone());
+            for i in at.clone() {
+                known[i] = self.batch.mask[i];
+            }
+            let outputs = PolicyOutputs {
+                grad_log_prob: Some(FloatsMut::F32(&mut by_log_prob)),
+                grad_entropy: Some(FloatsMut::F32(&mut by_entropy)),
+                token_loss: None,
+            };
+            let (device, config) = (self.device, self.config);
+            policy_loss_of_known(device, &self.batch(), &known, config, self.upstream, outputs);
+            known[at.clone()].fill(false);
+            let grad = &mut grad[at.start * n_columns..at.end * n_columns];
+            self.write(logits, grad, at, &by_log_prob, &by_entropy);
+        }
+    }
+
+    /// Makes `grad` the gradient of the tokens `at`.
+    fn write<E: Element>(
+        &self,
+        logits: Option<&[E]>,
+        grad: &mut [E],
+        at: Range<usize>,
+        by_log_prob: &[f32],
+        by_entropy: &[f32],
+    ) {
+        let LogitsRows { n_columns, n_vocab, .. } = *self.rows;
+        grad.par_chunks_exact_mut(n_columns).zip(at).for_each(|(grad, i)| {
             let (grad, padding) = grad.split_at_mut(n_vocab);
             padding.fill(E::ZERO);
             let row = logits.map(|logits| &logits[i * n_columns..][..n_vocab]);
-            let by = (self.by_log_prob[i], self.by_entropy[i]);
+            let by = (by_log_prob[i], by_entropy[i]);
             self.tokens[i].write(self.device.simd(), row, grad, self.rows, i, by);
         });
     }

@@ -4,6 +4,7 @@
 //! depend on what is beside it; pieces are computed in parallel and joined in order.
 
 mod block;
+mod sums;
 mod surrogates;
 mod terms;
 
@@ -11,9 +12,10 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use self::block::{BLOCK, Buffers, write, write_zeros};
+use self::block::{BLOCK, Buffers, Lane, place, settle, write_zeros};
+use self::sums::{RowLogTotals, RowLogs, Totals};
 use self::surrogates::{Cispo, Clip, LaneLoss, Own, Sapo};
-use self::terms::{Constants, RowLogs, RowTerms, Terms, sum};
+use self::terms::{Block, Constants, Places, RowTerms};
 use super::Cpu;
 use super::vectorized::{self, Lanes, Vectorized};
 use crate::params::arrays::{FloatsMut, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream};
@@ -61,6 +63,21 @@ pub(super) fn policy_loss_of_known(
             let loss =
                 Sapo { tau_positive: tau_positive as f32, tau_negative: tau_negative as f32 };
             run(device, &loss, batch, known, config, upstream, outputs)
+        }
+    }
+}
+
+/// Whether the loss of a token depends on other tokens of its row.
+pub(super) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
+    weighs_rows(config) || config.ratio != RatioLevel::Token
+}
+
+/// Whether the importance weight is that of the row.
+fn weighs_rows(config: &PolicyLossConfig) -> bool {
+    match config.rollout {
+        RolloutCorrection::None => false,
+        RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
+            level == RolloutLevel::Sequence
         }
     }
 }
@@ -138,6 +155,7 @@ struct RowSums {
 }
 
 /// The parts of [`PolicyOutputs`] that belong to a piece.
+#[derive(Default)]
 struct PieceOutputs<'a> {
     grad_log_prob: Option<FloatsMut<'a>>,
     grad_entropy: Option<FloatsMut<'a>>,
@@ -147,7 +165,7 @@ struct PieceOutputs<'a> {
 /// What becomes of a piece.
 struct PieceResult {
     value: f64,
-    /// Sum of the gradients that go through the row's ratio.
+    /// Sum of the gradients, for a pass that computes those through the row's ratio alone.
     through_ratio: f64,
     metrics: LossMetrics,
 }
@@ -221,24 +239,16 @@ impl<L: LaneLoss> Call<'_, L> {
 
     /// Tokens under the mask; and, where something is that of a row, the sums that it is made of.
     fn count(&self, piece: &Piece) -> RowSums {
-        let count = |mask: &[bool]| mask[piece.at.clone()].iter().filter(|&&live| live).count();
-        let n_tokens = count(self.trained);
-        let n_known = count(self.batch.mask);
-        if self.config.ratio == RatioLevel::Token && !self.weighs_rows() {
+        let n_tokens = count_true(&self.trained[piece.at.clone()]);
+        let n_known = match std::ptr::eq(self.trained, self.batch.mask) {
+            true => n_tokens,
+            false => count_true(&self.batch.mask[piece.at.clone()]),
+        };
+        if !takes_whole_rows(self.config) {
             return RowSums { n_tokens, n_known, ..RowSums::default() };
         }
         let logs = vectorized::run(self.device.simd(), LogPass { call: self, piece });
         RowSums { n_tokens, n_known, logs }
-    }
-
-    /// Whether the importance weight is that of the row.
-    fn weighs_rows(&self) -> bool {
-        match self.config.rollout {
-            RolloutCorrection::None => false,
-            RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
-                level == RolloutLevel::Sequence
-            }
-        }
     }
 
     fn denominator(&self, rows: &[RowSums]) -> f64 {
@@ -278,7 +288,8 @@ impl<L: LaneLoss> Call<'_, L> {
         RowTerms {
             share: share as f32,
             log_ratio: of_row.then(|| ((row.logs.log_ratio / n_finite) as f32).clamp(-most, most)),
-            log_weight: self.weighs_rows().then(|| (row.logs.log_weight as f32).clamp(-most, most)),
+            log_weight: weighs_rows(self.config)
+                .then(|| (row.logs.log_weight as f32).clamp(-most, most)),
             shared_grad: if poisoned { f32::NAN } else { 0.0 },
             through_ratio: true,
             direct: true,
@@ -336,24 +347,20 @@ impl<L: LaneLoss> Vectorized for LogPass<'_, L> {
     #[inline(always)]
     fn run<V: Lanes>(self) -> RowLogs {
         let batch = &self.call.batch;
-        let mut buffers = Buffers::new();
-        let mut logs = RowLogs::default();
+        let mut buffers = Buffers::new(Upstream::default());
+        let mut totals = RowLogTotals::<V>::new();
         for at in self.piece.blocks() {
             if let Some(inputs) = buffers.load(batch, Upstream::default(), self.piece.row, at) {
-                let has_reference = batch.reference.is_some();
-                logs.add::<V>(
-                    &inputs,
-                    has_reference,
-                    batch.rollout.is_some(),
-                    batch.entropy.is_some(),
-                );
+                let (has_reference, has_rollout) =
+                    (batch.reference.is_some(), batch.rollout.is_some());
+                totals.add(&inputs, has_reference, has_rollout, batch.entropy.is_some());
             }
         }
-        logs
+        totals.get()
     }
 }
 
-/// The pass over a piece that computes everything. Without outputs, only `through_ratio` is computed.
+/// The pass over a piece that computes everything.
 struct Pass<'a, 'b, L, const REFERENCE: bool, const ROLLOUT: bool> {
     call: &'a Call<'a, L>,
     piece: &'a Piece,
@@ -367,43 +374,40 @@ impl<L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool> Vectorized
     type Output = PieceResult;
 
     #[inline(always)]
-    fn run<V: Lanes>(mut self) -> PieceResult {
+    fn run<V: Lanes>(self) -> PieceResult {
         let Call { batch, upstream, constants, loss, .. } = self.call;
-        let mut result =
-            PieceResult { value: 0.0, through_ratio: 0.0, metrics: LossMetrics::default() };
-        let mut buffers = Buffers::new();
-        let mut terms = Terms::new();
+        let mut outputs = self.outputs.unwrap_or_default();
+        let mut buffers = Buffers::new(*upstream);
+        let [mut grad, mut grad_entropy, mut share]: [Lane; 3] = [[0.0; BLOCK]; 3];
+        let mut totals = Totals::<V>::new();
         for at in self.piece.blocks() {
             let start = self.piece.at.start;
             let to = at.start - start..at.end - start;
             let Some(inputs) = buffers.load(batch, *upstream, self.piece.row, at) else {
-                if let Some(outputs) = &mut self.outputs {
-                    outputs.each(|output| write_zeros(output, to.clone()));
-                }
+                outputs.each(|output| write_zeros(output, to.clone()));
                 continue;
             };
-            let metrics = &mut result.metrics;
-            result.value += terms
-                .compute::<V, _, REFERENCE, ROLLOUT>(&inputs, self.row, constants, *loss, metrics);
-            let Some(outputs) = &mut self.outputs else {
-                result.through_ratio += sum::<V>(&terms.grad);
-                continue;
+            let wants_share = outputs.token_loss.is_some();
+            let share_at = place(&mut outputs.token_loss, &to, &mut share);
+            let mut places = Places {
+                grad: place(&mut outputs.grad_log_prob, &to, &mut grad),
+                grad_entropy: place(&mut outputs.grad_entropy, &to, &mut grad_entropy),
+                share: wants_share.then_some(share_at),
             };
-            if let Some(grad) = &mut outputs.grad_log_prob {
-                write(&terms.grad, grad, to.clone());
+            let block = Block { inputs, row: self.row, constants, loss: *loss };
+            block.compute::<V, REFERENCE, ROLLOUT>(&mut totals, &mut places);
+            settle(&mut outputs.grad_log_prob, to.clone(), &grad);
+            match &mut outputs.grad_entropy {
+                Some(output) if !constants.has_entropy => write_zeros(output, to.clone()),
+                output => settle(output, to.clone(), &grad_entropy),
             }
-            if let Some(grad_entropy) = &mut outputs.grad_entropy {
-                write(&terms.grad_entropy, grad_entropy, to.clone());
-            }
-            if let Some(token_loss) = &mut outputs.token_loss {
-                let mut shares = terms.value;
-                for value in &mut shares {
-                    *value *= self.row.share;
-                }
-                write(&shares, token_loss, to);
-            }
+            settle(&mut outputs.token_loss, to, &share);
         }
-        result
+        PieceResult {
+            value: totals.value(),
+            through_ratio: totals.grad(),
+            metrics: totals.metrics(),
+        }
     }
 }
 
@@ -412,6 +416,12 @@ impl PieceOutputs<'_> {
         let PieceOutputs { grad_log_prob, grad_entropy, token_loss } = self;
         [grad_log_prob, grad_entropy, token_loss].into_iter().flatten().for_each(&mut f);
     }
+}
+
+/// How many are true, summed in bytes: that is fast in any instructions.
+fn count_true(mask: &[bool]) -> usize {
+    let of_chunk = |chunk: &[bool]| chunk.iter().fold(0u8, |n, live| n + u8::from(*live));
+    mask.chunks(128).map(|chunk| usize::from(of_chunk(chunk))).sum()
 }
 
 /// The outputs of each piece; the pieces tile the arrays in order.

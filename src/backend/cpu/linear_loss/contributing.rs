@@ -1,18 +1,8 @@
 //! Which tokens can change the loss or its gradient.
 
+use super::super::policy_loss::takes_whole_rows;
 use crate::params::arrays::{Advantages, PolicyBatch};
-use crate::params::loss::{PolicyLossConfig, RatioLevel, RolloutCorrection, RolloutLevel};
-
-/// Whether the loss of a token depends on other tokens of its row.
-pub(super) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
-    let of_row = match config.rollout {
-        RolloutCorrection::None => false,
-        RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
-            level == RolloutLevel::Sequence
-        }
-    };
-    of_row || config.ratio != RatioLevel::Token
-}
+use crate::params::loss::PolicyLossConfig;
 
 /// True for the tokens under the mask whose log-prob matters: without KL and entropy bonus, those with an advantage
 /// other than 0, and with sequence-level ratios all of their row. A value that is not finite matters.

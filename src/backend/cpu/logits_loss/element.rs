@@ -10,6 +10,16 @@ pub(in super::super) trait Element: Copy + Send + Sync {
     fn widen(from: &[Self], to: &mut [f32]);
     fn narrow(from: &[f32], to: &mut [Self]);
 
+    /// The same numbers where they lie, if that is possible.
+    fn as_wide(_values: &[Self]) -> Option<&[f32]> {
+        None
+    }
+
+    /// As [`Element::as_wide`], to be written.
+    fn as_wide_mut(_values: &mut [Self]) -> Option<&mut [f32]> {
+        None
+    }
+
     fn of(value: f32) -> Self {
         let mut narrow = [Self::ZERO];
         Self::narrow(&[value], &mut narrow);
@@ -35,6 +45,16 @@ impl Element for f32 {
     #[inline(always)]
     fn narrow(from: &[f32], to: &mut [f32]) {
         to.copy_from_slice(from);
+    }
+
+    #[inline(always)]
+    fn as_wide(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
+    }
+
+    #[inline(always)]
+    fn as_wide_mut(values: &mut [f32]) -> Option<&mut [f32]> {
+        Some(values)
     }
 }
 

@@ -1,10 +1,12 @@
 //! One row of logits: its maximum and sum of exponentials, and the gradient by every logit.
 
-use super::super::vectorized::{Lanes, Vectorized, WIDTH, exp};
+use super::super::vectorized::{Lanes, Vectorized, WIDTH, exp_of_held};
 use super::element::Element;
 
 /// Logits taken at a time; they stay in the first-level cache.
 const CHUNK: usize = 1024;
+/// Bytes that a store should not cross.
+const CACHE_LINE: usize = 64;
 /// Differences to the maximum below this have probability 0: exp is below 1.7e-38.
 const LEAST: f32 = -87.0;
 
@@ -19,15 +21,25 @@ pub(super) struct Softmax {
     pub(super) entropy: f64,
 }
 
+impl Softmax {
+    pub(super) const NAN: Softmax = Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
+}
+
 /// The chunk at `start`, with -inf after its end.
 #[inline(always)]
 fn widen<'a, E: Element>(
-    row: &[E],
+    row: &'a [E],
     start: usize,
     buffer: &'a mut [f32; CHUNK],
 ) -> &'a [[f32; WIDTH]] {
     let n = CHUNK.min(row.len() - start);
-    E::widen(&row[start..start + n], &mut buffer[..n]);
+    let chunk = &row[start..start + n];
+    if let Some(chunk) = E::as_wide(chunk)
+        && n == CHUNK
+    {
+        return chunk.as_chunks::<WIDTH>().0;
+    }
+    E::widen(chunk, &mut buffer[..n]);
     let whole = n.next_multiple_of(WIDTH);
     buffer[n..whole].fill(f32::NEG_INFINITY);
     buffer[..whole].as_chunks::<WIDTH>().0
@@ -37,8 +49,8 @@ fn widen<'a, E: Element>(
 #[inline(always)]
 fn exp_or_zero<V: Lanes>(d: V) -> (V, V) {
     let least = V::splat(LEAST);
-    let below = d.less(least);
-    (exp(d).keep(!below), V::select(below, least, d))
+    let held = least.max(d);
+    (exp_of_held(held).keep(!d.less(least)), held)
 }
 
 /// Reads a row once.
@@ -59,18 +71,16 @@ impl<E: Element> Vectorized for Read<'_, E> {
         let (mut sum, mut weighted) = (0f64, 0f64);
         for start in (0..self.row.len()).step_by(CHUNK) {
             let chunk = widen(self.row, start, &mut buffer);
+            // NaN is never the largest; it makes the sums NaN.
             let mut largest = V::splat(f32::NEG_INFINITY);
-            let mut nan = V::splat_mask(false);
             for z in chunk {
-                let z = V::load(z);
-                largest = z.max(largest);
-                nan = nan | z.is_nan();
-            }
-            if V::splat(1.0).keep(nan).to_array() != [0.0; WIDTH] {
-                return Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
+                largest = V::load(z).max(largest);
             }
             let largest = largest.to_array().into_iter().fold(f32::NEG_INFINITY, f32::max);
             if largest == f32::NEG_INFINITY {
+                if chunk.as_flattened().iter().any(|z| z.is_nan()) {
+                    return Softmax::NAN;
+                }
                 continue;
             }
             if largest > max {
@@ -90,8 +100,8 @@ impl<E: Element> Vectorized for Read<'_, E> {
             sum += sums.to_array().into_iter().map(f64::from).sum::<f64>();
             weighted += weights.to_array().into_iter().map(f64::from).sum::<f64>();
         }
-        if sum == 0.0 {
-            return Softmax { max: f32::NAN, log_sum: f64::NAN, entropy: f64::NAN };
+        if sum.is_nan() || sum == 0.0 {
+            return Softmax::NAN;
         }
         Softmax { max, log_sum: sum.ln(), entropy: sum.ln() - weighted / sum }
     }
@@ -110,29 +120,65 @@ pub(super) struct Write<'a, E> {
     pub(super) by_entropy: f32,
 }
 
+/// `p · (constant + slope · d)` of logits, where p is `exp(d) · inverse_sum` and d is `(z - max) · inverse`.
+#[derive(Clone, Copy)]
+struct Gradient<V> {
+    max: V,
+    inverse: V,
+    inverse_sum: V,
+    constant: V,
+    slope: V,
+}
+
+impl<V: Lanes> Gradient<V> {
+    /// Writes the gradient over the logits.
+    #[inline(always)]
+    fn write(self, chunk: &mut [[f32; WIDTH]]) {
+        for z in chunk {
+            let (e, d) = exp_or_zero((V::load(z) - self.max) * self.inverse);
+            (e * self.inverse_sum * self.slope.mul_add(d, self.constant)).store(z);
+        }
+    }
+}
+
 impl<E: Element> Vectorized for Write<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Lanes>(self) {
         let inverse = 1.0 / self.temperature;
-        let max = V::splat(self.softmax.max);
-        let scale = V::splat(inverse);
-        let inverse_sum = V::splat((-self.softmax.log_sum).exp() as f32);
         // dz = -p/T · (g + h·(log p + H)), log p = d - log_sum.
         let constant = f64::from(self.by_log_prob)
             + f64::from(self.by_entropy) * (self.softmax.entropy - self.softmax.log_sum);
-        let constant = V::splat(-constant as f32 * inverse);
-        let slope = V::splat(-self.by_entropy * inverse);
+        let gradient = Gradient {
+            max: V::splat(self.softmax.max),
+            inverse: V::splat(inverse),
+            inverse_sum: V::splat((-self.softmax.log_sum).exp() as f32),
+            constant: V::splat(-constant as f32 * inverse),
+            slope: V::splat(-self.by_entropy * inverse),
+        };
         let mut buffer = [0.0; CHUNK];
-        for start in (0..self.grad.len()).step_by(CHUNK) {
-            let chunk = widen(self.row.unwrap_or(&*self.grad), start, &mut buffer).len();
-            for z in &mut buffer.as_chunks_mut::<WIDTH>().0[..chunk] {
-                let (e, d) = exp_or_zero((V::load(z) - max) * scale);
-                (e * inverse_sum * slope.mul_add(d, constant)).store(z);
+        // Stores across two cache lines are slow. Each logit is computed by itself, so any may be the first.
+        let first = self.grad.as_ptr().align_offset(CACHE_LINE) % CHUNK;
+        let len = self.grad.len();
+        let mut at = 0..first.min(len);
+        while at.start < len {
+            let n = at.len();
+            let grad = &mut self.grad[at.clone()];
+            if let Some(row) = self.row {
+                grad.copy_from_slice(&row[at.clone()]);
             }
-            let n = CHUNK.min(self.grad.len() - start);
-            E::narrow(&buffer[..n], &mut self.grad[start..start + n]);
+            at = at.end..len.min(at.end + CHUNK);
+            if let Some(grad) = E::as_wide_mut(grad)
+                && n == CHUNK
+            {
+                gradient.write(grad.as_chunks_mut::<WIDTH>().0);
+                continue;
+            }
+            E::widen(grad, &mut buffer[..n]);
+            let whole = n.next_multiple_of(WIDTH);
+            gradient.write(buffer[..whole].as_chunks_mut::<WIDTH>().0);
+            E::narrow(&buffer[..n], grad);
         }
     }
 }

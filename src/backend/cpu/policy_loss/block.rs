@@ -9,13 +9,15 @@ use crate::params::arrays::{
 };
 
 /// Tokens of a block. All buffers of a block stay in the first-level cache.
-pub(super) const BLOCK: usize = 256;
+pub(super) const BLOCK: usize = 512;
 
 /// One number for each token of a block.
 pub(super) type Lane = [f32; BLOCK];
 
 /// What a block reads. Tokens past its end have a mask of false.
 pub(super) struct Inputs<'a> {
+    /// Tokens of the block.
+    pub(super) len: usize,
     pub(super) mask: &'a [bool; BLOCK],
     pub(super) log_prob: &'a Lane,
     pub(super) old: &'a Lane,
@@ -40,7 +42,11 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(upstream: Upstream<'_>) -> Self {
+        let upstream = match upstream {
+            Upstream::Loss(value) => value,
+            Upstream::Tokens { .. } => 0.0,
+        };
         Buffers {
             mask: [false; BLOCK],
             log_prob: [0.0; BLOCK],
@@ -49,11 +55,11 @@ impl Buffers {
             rollout: [0.0; BLOCK],
             entropy: [0.0; BLOCK],
             advantage: [0.0; BLOCK],
-            upstream: [0.0; BLOCK],
+            upstream: [upstream; BLOCK],
         }
     }
 
-    /// The tokens at `at` of the arrays, all of row `row`. `None` if none is under the mask.
+    /// The tokens at `at` of the arrays, all of row `row`, and the upstream gradient that `new` had. `None` if none is under the mask.
     #[inline(always)]
     pub(super) fn load<'a>(
         &'a mut self,
@@ -74,6 +80,7 @@ impl Buffers {
         let log_prob = read(batch.log_prob, &at, &mut self.log_prob);
         let first = at.start - batch.layout.tokens(row).start;
         Some(Inputs {
+            len: at.len(),
             mask,
             log_prob,
             old: batch.old.map_or(log_prob, |old| read(old, &at, &mut self.old)),
@@ -95,10 +102,7 @@ impl Buffers {
                 }
             },
             upstream: match upstream {
-                Upstream::Loss(value) => {
-                    self.upstream.fill(value);
-                    &self.upstream
-                }
+                Upstream::Loss(_) => &self.upstream,
                 Upstream::Tokens { values, row_stride, token_stride } => {
                     let from = match batch.layout {
                         Layout::Padded { .. } => row * row_stride + first * token_stride,
@@ -146,14 +150,31 @@ fn read<'a>(from: Floats<'a>, at: &Range<usize>, buffer: &'a mut Lane) -> &'a La
     buffer
 }
 
-/// Writes the first numbers of `from` to the tokens `at` of an output.
+/// Gives `compute` a block to write, which becomes the tokens `at` of an output: where they lie if that can be, else by
+/// way of `buffer`.
 #[inline(always)]
-pub(super) fn write(from: &Lane, to: &mut FloatsMut<'_>, at: Range<usize>) {
-    let from = &from[..at.len()];
-    match to {
-        FloatsMut::F32(to) => to[at].copy_from_slice(from),
-        FloatsMut::Bf16(to) => to[at].convert_from_f32_slice(from),
-        FloatsMut::F16(to) => to[at].convert_from_f32_slice(from),
+pub(super) fn place<'a>(
+    output: &'a mut Option<FloatsMut<'_>>,
+    at: &Range<usize>,
+    buffer: &'a mut Lane,
+) -> &'a mut Lane {
+    match output {
+        Some(FloatsMut::F32(to)) if at.len() == BLOCK => {
+            <&mut Lane>::try_from(&mut to[at.clone()]).unwrap_or(buffer)
+        }
+        _ => buffer,
+    }
+}
+
+/// Writes what [`place`] left in the buffer.
+#[inline(always)]
+pub(super) fn settle(output: &mut Option<FloatsMut<'_>>, at: Range<usize>, buffer: &Lane) {
+    let from = &buffer[..at.len()];
+    match output {
+        Some(FloatsMut::F32(to)) if at.len() < BLOCK => to[at].copy_from_slice(from),
+        Some(FloatsMut::Bf16(to)) => to[at].convert_from_f32_slice(from),
+        Some(FloatsMut::F16(to)) => to[at].convert_from_f32_slice(from),
+        _ => {}
     }
 }
 

@@ -1,18 +1,20 @@
-//! The losses of a token, eight tokens at a time.
+//! The losses of a token, sixteen tokens at a time.
 
-use super::super::vectorized::{Lanes, WIDTH, exp};
+use super::super::vectorized::{Lanes, Probe, WIDTH, exp};
 use crate::params::loss::{TokenInput, TokenLoss, TokenTerm};
 
-/// [`TokenInput`] of eight tokens.
+/// [`TokenInput`] of sixteen tokens.
 #[derive(Clone, Copy)]
-pub(super) struct LaneInput<V> {
+pub(super) struct LaneInput<V: Lanes> {
+    /// The others may have anything.
+    pub(super) live: V::Mask,
     pub(super) log_ratio: V,
     pub(super) ratio: V,
     pub(super) log_prob: V,
     pub(super) advantage: V,
 }
 
-/// [`TokenTerm`] of eight tokens.
+/// [`TokenTerm`] of sixteen tokens.
 #[derive(Clone, Copy)]
 pub(super) struct LaneTerm<V: Lanes> {
     pub(super) value: V,
@@ -23,7 +25,7 @@ pub(super) struct LaneTerm<V: Lanes> {
     pub(super) clipped_dual: V::Mask,
 }
 
-/// [`TokenLoss`] of eight tokens.
+/// [`TokenLoss`] of sixteen tokens.
 pub(super) trait LaneLoss: Sync {
     fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V>;
 }
@@ -117,8 +119,12 @@ pub(super) struct Own<'a, L>(pub(super) &'a L);
 impl<L: TokenLoss> LaneLoss for Own<'_, L> {
     #[inline(always)]
     fn term<V: Lanes>(&self, token: LaneInput<V>) -> LaneTerm<V> {
-        let (log_ratio, ratio) = (token.log_ratio.to_array(), token.ratio.to_array());
-        let (log_prob, advantage) = (token.log_prob.to_array(), token.advantage.to_array());
+        let LaneInput { live, log_ratio, ratio, log_prob, advantage } = token;
+        let probe = Probe::new().with(log_ratio).with(ratio).with(log_prob).with(advantage);
+        let given = live & probe.all_finite();
+        let (log_ratio, ratio) = (log_ratio.keep(given).to_array(), ratio.keep(given).to_array());
+        let log_prob = log_prob.keep(given).to_array();
+        let advantage = advantage.keep(given).to_array();
         let terms: [TokenTerm; WIDTH] = std::array::from_fn(|i| {
             self.0.term(TokenInput {
                 log_ratio: log_ratio[i],

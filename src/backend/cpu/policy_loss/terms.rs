@@ -1,10 +1,10 @@
-//! The formulas, eight tokens at a time over a block, and the sums of what they give.
+//! The formulas, sixteen tokens at a time over a block.
 
-use super::super::vectorized::{Lanes, WIDTH, exp, exp_and_k3};
-use super::block::{BLOCK, Inputs, Lane};
-use super::surrogates::{LaneInput, LaneLoss};
+use super::super::vectorized::{Lanes, Probe, WIDTH, exp, exp_and_k3};
+use super::block::{Inputs, Lane};
+use super::sums::{Sums, Totals};
+use super::surrogates::{LaneInput, LaneLoss, LaneTerm};
 use crate::params::loss::{Kl, NonFinite, PolicyLossConfig, RolloutCorrection};
-use crate::params::metrics::LossMetrics;
 
 /// `d` of the k3 estimate is held at this.
 const LARGEST_KL_EXPONENT: f32 = 20.0;
@@ -66,124 +66,180 @@ pub(super) struct RowTerms {
     pub(super) direct: bool,
 }
 
-/// What a block gives for each token.
-pub(super) struct Terms {
-    pub(super) value: Lane,
-    pub(super) grad: Lane,
-    pub(super) grad_entropy: Lane,
+/// Where a block's numbers go, for each token.
+pub(super) struct Places<'a> {
+    pub(super) grad: &'a mut Lane,
+    pub(super) grad_entropy: &'a mut Lane,
+    /// The value times the row's share, where it is wanted.
+    pub(super) share: Option<&'a mut Lane>,
 }
 
-impl Terms {
-    pub(super) fn new() -> Self {
-        Terms { value: [0.0; BLOCK], grad: [0.0; BLOCK], grad_entropy: [0.0; BLOCK] }
-    }
+/// A block, and how it is computed.
+pub(super) struct Block<'a, L> {
+    pub(super) inputs: Inputs<'a>,
+    pub(super) row: RowTerms,
+    pub(super) constants: &'a Constants,
+    pub(super) loss: &'a L,
+}
 
-    /// Computes a block, adds it to `metrics` and returns the sum of its values.
+/// What a row has for all its tokens.
+struct RowLanes<V> {
+    log_ratio_and_ratio: Option<(V, V)>,
+    weight: Option<V>,
+}
+
+/// What sixteen tokens give. Where they are not good, `value` and `grad` are what takes their place, and the others
+/// anything.
+pub(super) struct Terms<V: Lanes> {
+    pub(super) live: V::Mask,
+    pub(super) good: V::Mask,
+    pub(super) value: V,
+    /// Of the loss, the upstream gradient included.
+    pub(super) grad: V,
+    pub(super) grad_entropy: V,
+    pub(super) surrogate: LaneTerm<V>,
+    /// `logp - old`.
+    pub(super) difference: V,
+    pub(super) ratio: V,
+    pub(super) k3: V,
+    pub(super) kl: V,
+    pub(super) entropy: V,
+    pub(super) weight: Option<Weight<V>>,
+}
+
+/// The importance weight of sixteen tokens.
+#[derive(Clone, Copy)]
+pub(super) struct Weight<V: Lanes> {
+    pub(super) rho: V,
+    pub(super) is_bound: V::Mask,
+    pub(super) is_unscored: V::Mask,
+    /// What multiplies the surrogate.
+    used: V,
+    /// The rollout's log-prob, or the old one where it has none.
+    rollout: V,
+}
+
+impl<L: LaneLoss> Block<'_, L> {
+    /// Computes the block and adds it to `totals`.
     #[inline(always)]
-    pub(super) fn compute<V: Lanes, L: LaneLoss, const REFERENCE: bool, const ROLLOUT: bool>(
-        &mut self,
-        inputs: &Inputs<'_>,
-        row: RowTerms,
-        constants: &Constants,
-        loss: &L,
-        metrics: &mut LossMetrics,
-    ) -> f64 {
-        let (zero, one) = (V::splat(0.0), V::splat(1.0));
-        let most = V::splat(constants.max_log_ratio);
-        let beta = V::splat(constants.beta);
-        let entropy_coef = V::splat(-constants.entropy_coef);
-        let share = V::splat(row.share);
-        let shared_grad = V::splat(row.shared_grad);
-        let poison = V::splat(constants.poison);
-        let row_ratio = row.log_ratio.map(|u| (V::splat(u), exp(V::splat(u))));
-        let row_weight = row.log_weight.map(|u| exp(V::splat(u)));
-        let mut sums = Sums::<V>::new();
-        for i in 0..BLOCK / WIDTH {
-            let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
-            let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
-            let given = live & finite::<V>(inputs, i, REFERENCE, ROLLOUT, constants.has_entropy);
-            let log_prob = read(inputs.log_prob).keep(given);
-            let old = read(inputs.old).keep(given);
-            let advantage = read(inputs.advantage).keep(given);
-            let difference = log_prob - old;
-            let own_log_ratio = difference.within(-most, most);
-            let (own_ratio, k3) = exp_and_k3(own_log_ratio);
-            let (log_ratio, ratio) = row_ratio.unwrap_or((own_log_ratio, own_ratio));
-            let term = loss.term(LaneInput { log_ratio, ratio, log_prob, advantage });
-            let (mut value, mut through, mut direct) =
-                (term.value, term.d_log_ratio, term.d_log_prob);
-
-            let mut weights = None;
-            if ROLLOUT {
-                let rollout = read(inputs.rollout).keep(given);
-                let unscored = rollout.is_nan();
-                let log_weight = old - V::select(unscored, old, rollout);
-                let rho = row_weight.unwrap_or_else(|| exp(log_weight.within(-most, most)));
-                let (weight, is_bound) = constants.weight(rho);
-                value = value * weight;
-                through = through * weight;
-                direct = direct * weight;
-                weights = Some((rho, is_bound, unscored));
-            }
-            let mut estimate = zero;
-            if REFERENCE {
-                let d = read(inputs.reference).keep(given) - log_prob;
-                let (kl, grad) = kl_terms(constants.kl, d, own_ratio);
-                estimate = kl;
-                value = beta.mul_add(kl, value);
-                direct = beta.mul_add(grad, direct);
-            }
-            let mut entropy = zero;
-            if constants.has_entropy {
-                entropy = read(inputs.entropy).keep(given);
-                value = entropy_coef.mul_add(entropy, value);
-            }
-            let own_grad = match (row.through_ratio, row.direct) {
-                (true, true) => through + direct,
-                (true, false) => through,
-                _ => direct,
-            };
-
-            let good = given & value.is_finite() & own_grad.is_finite();
-            let otherwise = poison.keep(live);
-            let settle = |x: V| V::select(good, x, otherwise);
-            let scale = share * read(inputs.upstream);
+    pub(super) fn compute<V: Lanes, const REFERENCE: bool, const ROLLOUT: bool>(
+        &self,
+        totals: &mut Totals<V>,
+        places: &mut Places<'_>,
+    ) {
+        let row = RowLanes {
+            log_ratio_and_ratio: self.row.log_ratio.map(|u| (V::splat(u), exp(V::splat(u)))),
+            weight: self.row.log_weight.map(|u| exp(V::splat(u))),
+        };
+        let has_entropy = self.constants.has_entropy;
+        let share = V::splat(self.row.share);
+        let mut sums = Sums::new();
+        for i in 0..self.inputs.len.div_ceil(WIDTH) {
+            let terms = self.terms::<V, REFERENCE, ROLLOUT>(i, &row);
             let write =
                 |values: &mut Lane, x: V| x.store(&mut values.as_chunks_mut::<WIDTH>().0[i]);
-            let value = settle(value);
-            write(&mut self.value, value);
-            write(&mut self.grad, settle(scale.mul_add(own_grad, shared_grad)));
-            if constants.has_entropy {
-                write(&mut self.grad_entropy, settle(scale * entropy_coef));
-                sums.entropy = sums.entropy + entropy.keep(good);
+            write(places.grad, terms.grad);
+            if let Some(to) = &mut places.share {
+                write(to, share * terms.value);
             }
-            sums.value = sums.value + value;
-            sums.log_ratio = sums.log_ratio + difference.keep(good);
-            sums.k3 = sums.k3 + k3.keep(good);
-            sums.ratio.add(ratio, good);
-            if REFERENCE {
-                sums.kl = sums.kl + estimate.keep(good);
+            if has_entropy {
+                write(places.grad_entropy, terms.grad_entropy);
             }
-            if let Some((rho, is_bound, unscored)) = weights {
-                sums.weight.add(rho, good);
-                sums.weight_squared = rho.keep(good).mul_add(rho, sums.weight_squared);
-                sums.n_bound = sums.n_bound + one.keep(good & is_bound);
-                sums.n_unscored = sums.n_unscored + one.keep(good & unscored);
-            }
-            sums.n_low = sums.n_low + one.keep(good & term.clipped_low);
-            sums.n_high = sums.n_high + one.keep(good & term.clipped_high);
-            sums.n_dual = sums.n_dual + one.keep(good & term.clipped_dual);
-            sums.n_non_finite = sums.n_non_finite + one.keep(live & !good);
+            sums.add::<REFERENCE>(&terms, has_entropy);
+            totals.count(&terms);
         }
-        sums.add_to(metrics);
-        total(sums.value)
+        totals.add(&sums);
+    }
+
+    /// The terms of the tokens from `16·i`.
+    #[inline(always)]
+    fn terms<V: Lanes, const REFERENCE: bool, const ROLLOUT: bool>(
+        &self,
+        i: usize,
+        row: &RowLanes<V>,
+    ) -> Terms<V> {
+        let Block { inputs, constants, .. } = self;
+        let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
+        let (zero, most) = (V::splat(0.0), V::splat(constants.max_log_ratio));
+        let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
+        let (log_prob, old) = (read(inputs.log_prob), read(inputs.old));
+        let advantage = read(inputs.advantage);
+        let mut probe = Probe::new().with(log_prob).with(old).with(advantage);
+        let difference = log_prob - old;
+        let own_log_ratio = difference.within(-most, most);
+        let (own_ratio, k3) = exp_and_k3(own_log_ratio);
+        let (log_ratio, ratio) = row.log_ratio_and_ratio.unwrap_or((own_log_ratio, own_ratio));
+        let surrogate = self.loss.term(LaneInput { live, log_ratio, ratio, log_prob, advantage });
+        let LaneTerm { mut value, d_log_ratio: mut through, d_log_prob: mut direct, .. } =
+            surrogate;
+
+        let mut weight = None;
+        if ROLLOUT {
+            let of_tokens = constants.weight(old, read(inputs.rollout), row.weight);
+            value = value * of_tokens.used;
+            through = through * of_tokens.used;
+            direct = direct * of_tokens.used;
+            probe = probe.with(of_tokens.rollout);
+            weight = Some(of_tokens);
+        }
+        let mut kl = zero;
+        if REFERENCE {
+            let d = read(inputs.reference) - log_prob;
+            let (estimate, grad) = kl_terms(constants.kl, d, own_ratio);
+            let beta = V::splat(constants.beta);
+            kl = estimate;
+            value = beta.mul_add(estimate, value);
+            direct = beta.mul_add(grad, direct);
+            probe = probe.with(read(inputs.reference));
+        }
+        let (mut entropy, by_entropy) = (zero, V::splat(-constants.entropy_coef));
+        if constants.has_entropy {
+            entropy = read(inputs.entropy);
+            value = by_entropy.mul_add(entropy, value);
+            probe = probe.with(entropy);
+        }
+        let grad = match (self.row.through_ratio, self.row.direct) {
+            (true, true) => through + direct,
+            (true, false) => through,
+            _ => direct,
+        };
+
+        let good = live & probe.with(value).with(grad).all_finite();
+        let otherwise = V::splat(constants.poison).keep(live);
+        let settle = |x: V| V::select(good, x, otherwise);
+        let scale = V::splat(self.row.share) * read(inputs.upstream);
+        Terms {
+            live,
+            good,
+            value: settle(value),
+            grad: settle(scale.mul_add(grad, V::splat(self.row.shared_grad))),
+            grad_entropy: settle(scale * by_entropy),
+            surrogate,
+            difference,
+            ratio,
+            k3,
+            kl,
+            entropy,
+            weight,
+        }
     }
 }
 
 impl Constants {
+    /// The importance weights of `old` to `rollout`, or that of the row.
+    #[inline(always)]
+    fn weight<V: Lanes>(&self, old: V, rollout: V, of_row: Option<V>) -> Weight<V> {
+        let is_unscored = rollout.is_nan();
+        let rollout = V::select(is_unscored, old, rollout);
+        let most = V::splat(self.max_log_ratio);
+        let rho = of_row.unwrap_or_else(|| exp((old - rollout).within(-most, most)));
+        let (used, is_bound) = self.bound(rho);
+        Weight { rho, is_bound, is_unscored, used, rollout }
+    }
+
     /// What multiplies the surrogate for an importance ratio, and whether that is not the ratio itself.
     #[inline(always)]
-    fn weight<V: Lanes>(&self, rho: V) -> (V, V::Mask) {
+    fn bound<V: Lanes>(&self, rho: V) -> (V, V::Mask) {
         let most = V::splat(self.most_weight);
         let over = most.less(rho);
         if !self.corrects {
@@ -194,70 +250,6 @@ impl Constants {
         } else {
             (V::select(over, most, rho), over)
         }
-    }
-}
-
-/// Whether every value that was given for the eight tokens from `8·i` is finite; a rollout log-prob may be NaN.
-#[inline(always)]
-fn finite<V: Lanes>(
-    inputs: &Inputs<'_>,
-    i: usize,
-    reference: bool,
-    rollout: bool,
-    entropy: bool,
-) -> V::Mask {
-    let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
-    let mut good = read(inputs.log_prob).is_finite()
-        & read(inputs.old).is_finite()
-        & read(inputs.advantage).is_finite();
-    if reference {
-        good = good & read(inputs.reference).is_finite();
-    }
-    if rollout {
-        let rollout = read(inputs.rollout);
-        good = good & (rollout.is_finite() | rollout.is_nan());
-    }
-    if entropy {
-        good = good & read(inputs.entropy).is_finite();
-    }
-    good
-}
-
-/// Sums over the tokens of a block from which the row's ratio and weight are made.
-#[derive(Clone, Copy, Default)]
-pub(super) struct RowLogs {
-    pub(super) n_finite: usize,
-    pub(super) log_ratio: f64,
-    pub(super) log_weight: f64,
-}
-
-impl RowLogs {
-    /// Adds a block.
-    #[inline(always)]
-    pub(super) fn add<V: Lanes>(
-        &mut self,
-        inputs: &Inputs<'_>,
-        reference: bool,
-        rollout: bool,
-        entropy: bool,
-    ) {
-        let zero = V::splat(0.0);
-        let (mut log_ratio, mut log_weight, mut n_finite) = (zero, zero, zero);
-        for i in 0..BLOCK / WIDTH {
-            let read = |values: &Lane| V::load(&values.as_chunks::<WIDTH>().0[i]);
-            let live = V::mask(&inputs.mask.as_chunks::<WIDTH>().0[i]);
-            let given = live & finite::<V>(inputs, i, reference, rollout, entropy);
-            n_finite = n_finite + V::splat(1.0).keep(given);
-            let old = read(inputs.old);
-            log_ratio = log_ratio + (read(inputs.log_prob) - old).keep(given);
-            if rollout {
-                let rollout = read(inputs.rollout);
-                log_weight = log_weight + (old - rollout).keep(given & !rollout.is_nan());
-            }
-        }
-        self.n_finite += total(n_finite) as usize;
-        self.log_ratio += total(log_ratio);
-        self.log_weight += total(log_weight);
     }
 }
 
@@ -275,115 +267,4 @@ fn kl_terms<V: Lanes>(kl: Kl, d: V, ratio: V) -> (V, V) {
         Kl::K3StraightThrough => (k3, -d),
         Kl::K3Corrected => (ratio * k3, -ratio * held),
     }
-}
-
-/// Sums over a block: at most 32 f32 to a lane, then f64.
-struct Sums<V> {
-    value: V,
-    log_ratio: V,
-    k3: V,
-    kl: V,
-    entropy: V,
-    ratio: Spread<V>,
-    weight: Spread<V>,
-    weight_squared: V,
-    n_low: V,
-    n_high: V,
-    n_dual: V,
-    n_non_finite: V,
-    n_bound: V,
-    n_unscored: V,
-}
-
-impl<V: Lanes> Sums<V> {
-    #[inline(always)]
-    fn new() -> Self {
-        let zero = V::splat(0.0);
-        Sums {
-            value: zero,
-            log_ratio: zero,
-            k3: zero,
-            kl: zero,
-            entropy: zero,
-            ratio: Spread::new(),
-            weight: Spread::new(),
-            weight_squared: zero,
-            n_low: zero,
-            n_high: zero,
-            n_dual: zero,
-            n_non_finite: zero,
-            n_bound: zero,
-            n_unscored: zero,
-        }
-    }
-
-    #[inline(always)]
-    fn add_to(&self, metrics: &mut LossMetrics) {
-        metrics.n_clipped_low += total(self.n_low) as usize;
-        metrics.n_clipped_high += total(self.n_high) as usize;
-        metrics.n_clipped_dual += total(self.n_dual) as usize;
-        metrics.n_non_finite += total(self.n_non_finite) as usize;
-        metrics.n_weights_bound += total(self.n_bound) as usize;
-        metrics.n_unscored += total(self.n_unscored) as usize;
-        metrics.sum_k1 -= total(self.log_ratio);
-        metrics.sum_k3 += total(self.k3);
-        metrics.sum_kl += total(self.kl);
-        metrics.sum_entropy += total(self.entropy);
-        metrics.sum_weight_squared += total(self.weight_squared);
-        self.ratio.add_to(&mut metrics.sum_ratio, &mut metrics.ratio_min, &mut metrics.ratio_max);
-        self.weight.add_to(
-            &mut metrics.sum_weight,
-            &mut metrics.weight_min,
-            &mut metrics.weight_max,
-        );
-    }
-}
-
-/// Sum and bounds of what counts.
-struct Spread<V> {
-    sum: V,
-    min: V,
-    max: V,
-}
-
-impl<V: Lanes> Spread<V> {
-    #[inline(always)]
-    fn new() -> Self {
-        Spread {
-            sum: V::splat(0.0),
-            min: V::splat(f32::INFINITY),
-            max: V::splat(f32::NEG_INFINITY),
-        }
-    }
-
-    #[inline(always)]
-    fn add(&mut self, x: V, counts: V::Mask) {
-        self.sum = self.sum + x.keep(counts);
-        self.min = V::select(counts, x, self.min).min(self.min);
-        self.max = V::select(counts, x, self.max).max(self.max);
-    }
-
-    #[inline(always)]
-    fn add_to(&self, sum: &mut f64, min: &mut f64, max: &mut f64) {
-        *sum += total(self.sum);
-        *min = min.min(f64::from(self.min.to_array().into_iter().fold(f32::INFINITY, f32::min)));
-        *max =
-            max.max(f64::from(self.max.to_array().into_iter().fold(f32::NEG_INFINITY, f32::max)));
-    }
-}
-
-/// Sum of the lanes, in order.
-#[inline(always)]
-fn total<V: Lanes>(lanes: V) -> f64 {
-    lanes.to_array().into_iter().map(f64::from).sum()
-}
-
-/// Sum of a block.
-#[inline(always)]
-pub(super) fn sum<V: Lanes>(values: &Lane) -> f64 {
-    let mut lanes = V::splat(0.0);
-    for chunk in values.as_chunks::<WIDTH>().0 {
-        lanes = lanes + V::load(chunk);
-    }
-    total(lanes)
 }

@@ -1,4 +1,4 @@
-//! Eight f32 in one AVX2 register.
+//! Sixteen f32 in two AVX2 registers.
 
 #![allow(unsafe_code)]
 
@@ -10,11 +10,11 @@ use super::{Lanes, Vectorized, WIDTH};
 
 /// Only made inside [`run`], so that the processor has AVX2 and FMA wherever one exists.
 #[derive(Clone, Copy)]
-pub(super) struct Avx2(__m256);
+pub(super) struct Avx2(__m256, __m256);
 
 /// All bits of a lane are equal.
 #[derive(Clone, Copy)]
-pub(super) struct Mask(__m256);
+pub(super) struct Mask(__m256, __m256);
 
 /// Runs `work` in AVX2 and FMA.
 ///
@@ -37,7 +37,7 @@ macro_rules! operator {
             #[inline(always)]
             fn $method(self, other: $type) -> $type {
                 // SAFETY: AVX2 is there: see `Avx2`.
-                $type(unsafe { $instruction(self.0, other.0) })
+                unsafe { $type($instruction(self.0, other.0), $instruction(self.1, other.1)) }
             }
         }
     };
@@ -55,7 +55,10 @@ impl Neg for Avx2 {
     #[inline(always)]
     fn neg(self) -> Avx2 {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Avx2(unsafe { _mm256_xor_ps(self.0, _mm256_set1_ps(-0.0)) })
+        unsafe {
+            let sign = _mm256_set1_ps(-0.0);
+            Avx2(_mm256_xor_ps(self.0, sign), _mm256_xor_ps(self.1, sign))
+        }
     }
 }
 
@@ -64,7 +67,21 @@ impl Not for Mask {
     #[inline(always)]
     fn not(self) -> Mask {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Mask(unsafe { _mm256_xor_ps(self.0, _mm256_castsi256_ps(_mm256_set1_epi32(-1))) })
+        unsafe {
+            let all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+            Mask(_mm256_xor_ps(self.0, all), _mm256_xor_ps(self.1, all))
+        }
+    }
+}
+
+impl Avx2 {
+    #[inline(always)]
+    fn is<const COMPARISON: i32>(self, other: Self) -> Mask {
+        // SAFETY: AVX2 is there: see `Avx2`.
+        unsafe {
+            let low = _mm256_cmp_ps::<COMPARISON>(self.0, other.0);
+            Mask(low, _mm256_cmp_ps::<COMPARISON>(self.1, other.1))
+        }
     }
 }
 
@@ -74,83 +91,118 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn splat(value: f32) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Avx2(unsafe { _mm256_set1_ps(value) })
+        let all = unsafe { _mm256_set1_ps(value) };
+        Avx2(all, all)
     }
 
     #[inline(always)]
     fn load(values: &[f32; WIDTH]) -> Self {
-        // SAFETY: AVX2 is there, and the array has eight numbers.
-        Avx2(unsafe { _mm256_loadu_ps(values.as_ptr()) })
+        let [low, high] = values.as_chunks::<8>().0 else { unreachable!("sixteen numbers") };
+        // SAFETY: AVX2 is there, and both arrays have eight numbers.
+        unsafe { Avx2(_mm256_loadu_ps(low.as_ptr()), _mm256_loadu_ps(high.as_ptr())) }
     }
 
     #[inline(always)]
     fn store(self, values: &mut [f32; WIDTH]) {
-        // SAFETY: AVX2 is there, and the array has eight numbers.
-        unsafe { _mm256_storeu_ps(values.as_mut_ptr(), self.0) }
+        let [low, high] = values.as_chunks_mut::<8>().0 else { unreachable!("sixteen numbers") };
+        // SAFETY: AVX2 is there, and both arrays have eight numbers.
+        unsafe {
+            _mm256_storeu_ps(low.as_mut_ptr(), self.0);
+            _mm256_storeu_ps(high.as_mut_ptr(), self.1);
+        }
     }
 
     #[inline(always)]
     fn mul_add(self, factor: Self, term: Self) -> Self {
         // SAFETY: FMA is there: see `Avx2`.
-        Avx2(unsafe { _mm256_fmadd_ps(self.0, factor.0, term.0) })
+        unsafe {
+            let low = _mm256_fmadd_ps(self.0, factor.0, term.0);
+            Avx2(low, _mm256_fmadd_ps(self.1, factor.1, term.1))
+        }
     }
 
     #[inline(always)]
     fn less(self, other: Self) -> Mask {
+        self.is::<_CMP_LT_OQ>(other)
+    }
+
+    #[inline(always)]
+    fn min(self, other: Self) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Mask(unsafe { _mm256_cmp_ps::<_CMP_LT_OQ>(self.0, other.0) })
+        unsafe { Avx2(_mm256_min_ps(self.0, other.0), _mm256_min_ps(self.1, other.1)) }
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        // SAFETY: AVX2 is there: see `Avx2`.
+        unsafe { Avx2(_mm256_max_ps(self.0, other.0), _mm256_max_ps(self.1, other.1)) }
     }
 
     #[inline(always)]
     fn is_nan(self) -> Mask {
-        // SAFETY: AVX2 is there: see `Avx2`.
-        Mask(unsafe { _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, self.0) })
+        self.is::<_CMP_UNORD_Q>(self)
     }
 
     #[inline(always)]
-    fn is_finite(self) -> Mask {
-        // SAFETY: AVX2 is there: see `Avx2`.
-        unsafe {
-            let size = _mm256_andnot_ps(_mm256_set1_ps(-0.0), self.0);
-            Mask(_mm256_cmp_ps::<_CMP_LT_OQ>(size, _mm256_set1_ps(f32::INFINITY)))
-        }
+    fn is_number(self) -> Mask {
+        self.is::<_CMP_ORD_Q>(self)
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> Mask {
+        self.is::<_CMP_EQ_OQ>(Self::splat(0.0))
     }
 
     #[inline(always)]
     fn power_of_two(self) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
         unsafe {
-            let exponent = _mm256_slli_epi32::<23>(_mm256_castps_si256(self.0));
             let one = _mm256_castps_si256(_mm256_set1_ps(1.0));
-            Avx2(_mm256_castsi256_ps(_mm256_add_epi32(exponent, one)))
+            let low = _mm256_slli_epi32::<23>(_mm256_castps_si256(self.0));
+            let high = _mm256_slli_epi32::<23>(_mm256_castps_si256(self.1));
+            let low = _mm256_castsi256_ps(_mm256_add_epi32(low, one));
+            Avx2(low, _mm256_castsi256_ps(_mm256_add_epi32(high, one)))
         }
     }
 
     #[inline(always)]
     fn select(mask: Mask, yes: Self, no: Self) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Avx2(unsafe { _mm256_blendv_ps(no.0, yes.0, mask.0) })
+        unsafe {
+            let low = _mm256_blendv_ps(no.0, yes.0, mask.0);
+            Avx2(low, _mm256_blendv_ps(no.1, yes.1, mask.1))
+        }
     }
 
     #[inline(always)]
     fn mask(values: &[bool; WIDTH]) -> Mask {
-        let bytes = i64::from_le_bytes(values.map(u8::from));
+        let bytes = u128::from_le_bytes(values.map(u8::from)).cast_signed();
         // SAFETY: AVX2 is there: see `Avx2`.
         unsafe {
-            let wide = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes));
-            Mask(_mm256_castsi256_ps(_mm256_cmpgt_epi32(wide, _mm256_setzero_si256())))
+            let low = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(bytes as i64));
+            let high = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((bytes >> 64) as i64));
+            let zero = _mm256_setzero_si256();
+            let low = _mm256_castsi256_ps(_mm256_cmpgt_epi32(low, zero));
+            Mask(low, _mm256_castsi256_ps(_mm256_cmpgt_epi32(high, zero)))
         }
     }
 
     #[inline(always)]
     fn splat_mask(value: bool) -> Mask {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Mask(unsafe { _mm256_castsi256_ps(_mm256_set1_epi32(-i32::from(value))) })
+        let all = unsafe { _mm256_castsi256_ps(_mm256_set1_epi32(-i32::from(value))) };
+        Mask(all, all)
     }
 
     #[inline(always)]
     fn keep(self, mask: Mask) -> Self {
         // SAFETY: AVX2 is there: see `Avx2`.
-        Avx2(unsafe { _mm256_and_ps(self.0, mask.0) })
+        unsafe { Avx2(_mm256_and_ps(self.0, mask.0), _mm256_and_ps(self.1, mask.1)) }
+    }
+
+    #[inline(always)]
+    fn add_where(self, mask: Mask, term: Self) -> Self {
+        // Adding 0 changes nothing but -0.
+        self + term.keep(mask)
     }
 }

@@ -1,4 +1,4 @@
-//! Eight f32 in plain Rust.
+//! Sixteen f32 in plain Rust.
 
 use std::array::from_fn;
 use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Sub};
@@ -75,13 +75,28 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    fn min(self, other: Self) -> Self {
+        Self::select(self.less(other), self, other)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        Self::select(other.less(self), self, other)
+    }
+
+    #[inline(always)]
     fn is_nan(self) -> Mask {
         Mask(self.0.map(f32::is_nan))
     }
 
     #[inline(always)]
-    fn is_finite(self) -> Mask {
-        Mask(self.0.map(f32::is_finite))
+    fn is_number(self) -> Mask {
+        !self.is_nan()
+    }
+
+    #[inline(always)]
+    fn is_zero(self) -> Mask {
+        Mask(self.0.map(|x| x == 0.0))
     }
 
     #[inline(always)]
@@ -107,5 +122,9 @@ impl Lanes for Portable {
     #[inline(always)]
     fn keep(self, mask: Mask) -> Self {
         Portable(from_fn(|i| if mask.0[i] { self.0[i] } else { 0.0 }))
+    }
+    #[inline(always)]
+    fn add_where(self, mask: Mask, term: Self) -> Self {
+        Self::select(mask, self + term, self)
     }
 }
