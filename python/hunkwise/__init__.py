@@ -25,6 +25,7 @@ from ._losses import (
     reference_policy_loss,
     token_logprob,
 )
+from ._tokens import TokenBytes
 
 __all__ = [
     "PRESETS",
@@ -42,6 +43,7 @@ __all__ = [
     "SimilarityConfig",
     "Span",
     "Spans",
+    "TokenBytes",
     "__version__",
     "credit",
     "linear_loss",

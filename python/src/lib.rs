@@ -6,6 +6,7 @@ mod credit;
 mod error;
 mod loss;
 mod threads;
+mod tokens;
 
 use pyo3::prelude::*;
 
@@ -15,6 +16,7 @@ fn _hunkwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("METRICS", loss::metric_names())?;
     module.add_class::<credit::RawCredit>()?;
+    module.add_class::<tokens::RawTokenBytes>()?;
     module.add_function(wrap_pyfunction!(credit::credit_rows, module)?)?;
     module.add_function(wrap_pyfunction!(credit::credit_files, module)?)?;
     module.add_function(wrap_pyfunction!(credit::default_config, module)?)?;
