@@ -27,7 +27,7 @@ impl Device {
     /// The CUDA device with this number.
     ///
     /// # Errors
-    /// [`Error::Unavailable`](crate::Error::Unavailable), with what was looked for.
+    /// [`Error::Unavailable`], with what was looked for.
     #[cfg(feature = "cuda")]
     pub fn cuda(ordinal: usize) -> Result<Self> {
         Ok(Device::Cuda(Cuda::new(ordinal)?))
