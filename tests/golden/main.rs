@@ -4,7 +4,10 @@
 mod advantage;
 mod anchors;
 mod code;
+#[path = "../support/devices.rs"]
+mod devices;
 mod edits;
+mod logits;
 mod loss;
 mod pairs;
 mod rollout;

@@ -4,6 +4,7 @@ mod advantage;
 mod anchors;
 mod code;
 mod edits;
+mod logits;
 mod loss;
 #[path = "../support/losses.rs"]
 mod losses;
