@@ -18,7 +18,7 @@ from pathlib import Path
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 ARCHITECTURES = ["sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"]
-# What the backend compiles with: src/backend/cuda/compile.rs.
+# What the backend compiles with: src/backend/cuda/nvrtc.rs.
 OPTIONS = ["--std=c++17", "--fmad=false", "--extra-device-vectorization", "-default-device"]
 
 
@@ -39,10 +39,10 @@ def library(given):
 def compile_kernel(nvrtc, source, name, arch):
     """The log of the compiler, and whether it went well."""
     program = ctypes.c_void_p()
-    header = (KERNELS / "common.cuh").read_bytes()
-    headers = (ctypes.c_char_p * 1)(header)
-    names = (ctypes.c_char_p * 1)(b"common.cuh")
-    created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 1, headers, names)
+    paths = sorted(KERNELS.glob("*.cuh"))
+    headers = (ctypes.c_char_p * len(paths))(*(path.read_bytes() for path in paths))
+    names = (ctypes.c_char_p * len(paths))(*(path.name.encode() for path in paths))
+    created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), len(paths), headers, names)
     if created:
         sys.exit(f"nvrtcCreateProgram: {created}")
     options = [*OPTIONS, f"--gpu-architecture={arch}", "--ptxas-options=-v"]

@@ -153,6 +153,80 @@ __device__ __forceinline__ T block_join(T value, T* partial, Join join) {
     return value;
 }
 
+// 2^x: within 2 ulp on a device, and 0 where the result would be subnormal.
+__device__ __forceinline__ float exp2_of(float x) {
+#if defined(HUNKWISE_HOST)
+    float y = std::exp2(x);
+    return y < 1.17549435e-38f ? 0.0f : y;
+#else
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
+// 16 bytes of an array, as a load or a store moves them.
+template <class T>
+struct alignas(16) Pack {
+    static constexpr unsigned N = 16 / sizeof(T);
+    T at[N];
+};
+
+// Values before the first that is 16-byte aligned.
+template <class T>
+__device__ __forceinline__ int64_t until_aligned(const T* from) {
+    return int64_t((16 - reinterpret_cast<uint64_t>(from) % 16) % 16 / sizeof(T));
+}
+
+// Thread-block clusters: sm_90 and later, and kernels/host. Elsewhere a block is alone.
+#if defined(HUNKWISE_HOST)
+__device__ __forceinline__ unsigned cluster_rank() { return host::cluster_rank(); }
+__device__ __forceinline__ unsigned cluster_size() { return host::cluster_size(); }
+__device__ __forceinline__ void cluster_sync() { host::cluster_together(); }
+// The value that another block of the cluster has in the same place of its shared memory.
+template <class T>
+__device__ __forceinline__ T of_block(const T* shared, unsigned rank) {
+    return *static_cast<const T*>(host::in_block(shared, rank));
+}
+#elif __CUDA_ARCH__ >= 900
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ __forceinline__ unsigned cluster_size() {
+    unsigned size;
+    asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    return size;
+}
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+template <class T>
+__device__ __forceinline__ T of_block(const T* shared, unsigned rank) {
+    static_assert(sizeof(T) % 4 == 0, "read in words");
+    union {
+        T value;
+        uint32_t words[sizeof(T) / 4];
+    } there;
+    uint32_t here = uint32_t(__cvta_generic_to_shared(shared)), address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(here), "r"(rank));
+    UNROLL
+    for (unsigned i = 0; i < sizeof(T) / 4; i++) {
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(there.words[i]) : "r"(address + 4 * i) : "memory");
+    }
+    return there.value;
+}
+#else
+__device__ __forceinline__ unsigned cluster_rank() { return 0; }
+__device__ __forceinline__ unsigned cluster_size() { return 1; }
+__device__ __forceinline__ void cluster_sync() { __syncthreads(); }
+template <class T>
+__device__ __forceinline__ T of_block(const T* shared, unsigned) {
+    return *shared;
+}
+#endif
+
 // Arrays of any of the dtypes, told apart when the kernel runs: the branch is the same for all threads.
 enum Dtype : uint32_t { F32 = 0, BF16 = 1, F16 = 2 };
 

@@ -20,7 +20,7 @@ const STEMS: [&str; 7] = [
     "linear_loss",
 ];
 /// Those that the CUDA backend has so far.
-const CUDA_STEMS: [&str; 1] = ["policy_loss"];
+const CUDA_STEMS: [&str; 3] = ["policy_loss", "logits_loss", "linear_loss"];
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 9] = [
     "src/backend/cpu/linear_loss/gemm.rs",

@@ -192,6 +192,7 @@ T __ldg(const T* at) {
     return *at;
 }
 using std::exp;
+using std::exp2;
 using std::isfinite;
 using std::isnan;
 using std::log;

@@ -3,6 +3,8 @@
 #include "../common.cuh"
 #include "run.hpp"
 
+#include "../linear_loss.cu"
+#include "../logits_loss.cu"
 #include "../policy_loss.cu"
 #include "faults.cpp"
 

@@ -1,8 +1,6 @@
 //! Which tokens can change the loss or its gradient.
 
-use super::super::policy_loss::takes_whole_rows;
-use crate::params::arrays::{Advantages, PolicyBatch};
-use crate::params::loss::PolicyLossConfig;
+use super::{Advantages, PolicyBatch, PolicyLossConfig};
 
 /// True for the tokens under the mask whose log-prob matters: without KL and entropy bonus, those with an advantage
 /// other than 0, and with sequence-level ratios all of their row. A value that is not finite matters.
@@ -20,7 +18,7 @@ pub(super) fn contributing(batch: &PolicyBatch<'_>, config: &PolicyLossConfig) -
             .zip(&advantage)
             .map(|(i, a)| batch.mask[i] && (*a != 0.0 || !is_finite(batch, i)))
             .collect();
-        let whole = takes_whole_rows(config);
+        let whole = config.takes_whole_rows();
         let any = matters.contains(&true);
         for (i, matters) in tokens.zip(matters) {
             known[i] &= if whole { any } else { matters };

@@ -1,9 +1,13 @@
 //! From hidden states and the weight of the LM head to the policy loss and its gradients.
 
+use super::contributing::contributing;
 use super::{Floats, LinearGradients, LogitsBatch, PolicyLoss, PolicyLossConfig, Upstream};
 use crate::backend::cpu::linear_loss as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::linear_loss as cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::params::arrays::Head;
 
 const OP: &str = "linear_loss";
 
@@ -61,12 +65,15 @@ pub fn linear_loss(
     }
     let nothing = vec![0f32; n];
     let policy = batch.policy(&nothing, config, upstream)?;
-    let head = cpu::Head { hidden, weight, n_hidden };
+    let contributing = contributing(&policy, config);
+    let head = Head { hidden, weight, n_hidden, contributing: &contributing };
     match device {
         Device::Cpu(device) => {
             Ok(cpu::linear_loss(device, head, rows, &policy, config, upstream, gradients))
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => Err(device.lacks("linear_loss")),
+        Device::Cuda(device) => {
+            cuda::linear_loss(device, head, rows, &policy, config, upstream, gradients)
+        }
     }
 }

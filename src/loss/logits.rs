@@ -1,10 +1,12 @@
 //! From logits to log-probs, and to the policy loss with its gradient by the logits.
 
 use super::{
-    Advantages, Floats, FloatsMut, Layout, LogitsRows, PolicyBatch, PolicyLoss, PolicyLossConfig,
+    Advantages, Floats, Layout, Logits, LogitsRows, PolicyBatch, PolicyLoss, PolicyLossConfig,
     Temperature, Upstream,
 };
 use crate::backend::cpu::logits_loss as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::logits_loss as cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -43,25 +45,11 @@ pub fn token_logprob(
     match device {
         Device::Cpu(device) => cpu::token_logprob(device, logits, rows, mask, log_prob, entropy),
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => return Err(device.lacks("token_logprob")),
+        Device::Cuda(device) => {
+            cuda::token_logprob(device, logits, rows, mask, log_prob, entropy)?;
+        }
     }
     Ok(())
-}
-
-/// Logits, and where their gradient goes.
-#[derive(Debug)]
-pub enum Logits<'a> {
-    /// Only the loss is computed.
-    Read(Floats<'a>),
-    /// The gradient is written over the logits, which are lost: no memory of their size is taken.
-    Overwrite(FloatsMut<'a>),
-    /// The gradient is written to an array of the same shape and dtype.
-    Into {
-        /// The logits, left as they are.
-        logits: Floats<'a>,
-        /// Their gradient.
-        grad: FloatsMut<'a>,
-    },
 }
 
 /// What [`logits_loss`] and [`linear_loss`](super::linear_loss) read beside logits or hidden states: as [`PolicyBatch`], whose log-probs and entropies the logits give.
@@ -101,35 +89,29 @@ pub fn logits_loss(
     upstream: Upstream<'_>,
 ) -> Result<(PolicyLoss, Vec<f32>)> {
     const OP: &str = "logits_loss";
-    let gradient = match logits {
-        Logits::Read(logits) => cpu::Gradient::None(logits),
-        Logits::Overwrite(logits) => cpu::Gradient::InPlace(logits),
-        Logits::Into { logits, grad } => {
-            let same_dtype =
-                std::mem::discriminant(&logits) == std::mem::discriminant(&grad.as_floats());
-            if !same_dtype || logits.len() != grad.len() {
-                let (a, b) = (logits.len(), grad.len());
-                let what = format!(
-                    "`grad` has {b} values, `logits` {a}; both must have one shape and dtype"
-                );
-                return Err(Error::Shape { op: OP, what });
-            }
-            cpu::Gradient::Into(logits, grad)
+    let n_logits = logits.len();
+    if let Logits::Into { logits, grad } = &logits {
+        let same_dtype =
+            std::mem::discriminant(logits) == std::mem::discriminant(&grad.as_floats());
+        if !same_dtype || n_logits != grad.len() {
+            let given = grad.len();
+            let what = format!(
+                "`grad` has {given} values, `logits` {n_logits}; both must have one shape and dtype"
+            );
+            return Err(Error::Shape { op: OP, what });
         }
-    };
-    let n_logits = match &gradient {
-        cpu::Gradient::None(logits) | cpu::Gradient::Into(logits, _) => logits.len(),
-        cpu::Gradient::InPlace(logits) => logits.len(),
-    };
+    }
     batch.rows.validate(OP, n_logits)?;
     let nothing = vec![0f32; batch.rows.targets.len()];
     let policy = batch.policy(&nothing, config, upstream)?;
     match device {
         Device::Cpu(device) => {
-            Ok(cpu::logits_loss(device, gradient, &batch.rows, &policy, config, upstream))
+            Ok(cpu::logits_loss(device, logits, &batch.rows, &policy, config, upstream))
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => Err(device.lacks("logits_loss")),
+        Device::Cuda(device) => {
+            cuda::logits_loss(device, logits, &batch.rows, &policy, config, upstream)
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! a fixed order: a result has the same bits for every number of threads, and a row the same value in every batch.
 //! `crate::reference::loss` is the specification, in f64.
 
+mod contributing;
 mod linear;
 mod logits;
 mod policy;
@@ -13,8 +14,8 @@ mod presets;
 mod validate;
 
 pub use crate::params::arrays::{
-    AdvantageSpan, Advantages, Floats, FloatsMut, Layout, LinearGradients, LogitsRows, PolicyBatch,
-    PolicyLoss, PolicyOutputs, Temperature, Upstream,
+    AdvantageSpan, Advantages, Floats, FloatsMut, Layout, LinearGradients, Logits, LogitsRows,
+    PolicyBatch, PolicyLoss, PolicyOutputs, Temperature, Upstream,
 };
 pub use crate::params::loss::{
     Kl, NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel,
@@ -22,6 +23,6 @@ pub use crate::params::loss::{
 };
 pub use crate::params::metrics::LossMetrics;
 pub use linear::linear_loss;
-pub use logits::{Logits, LogitsBatch, logits_loss, token_logprob};
+pub use logits::{LogitsBatch, logits_loss, token_logprob};
 pub use policy::{policy_loss, policy_loss_with};
 pub use presets::PRESETS;

@@ -283,3 +283,44 @@ pub struct LogitsRows<'a> {
     /// Divides the logits.
     pub temperature: Temperature<'a>,
 }
+
+/// Logits, and where their gradient goes.
+#[derive(Debug)]
+pub enum Logits<'a> {
+    /// Only the loss is computed.
+    Read(Floats<'a>),
+    /// The gradient is written over the logits, which are lost: no memory of their size is taken.
+    Overwrite(FloatsMut<'a>),
+    /// The gradient is written to an array of the same shape and dtype.
+    Into {
+        /// The logits, left as they are.
+        logits: Floats<'a>,
+        /// Their gradient.
+        grad: FloatsMut<'a>,
+    },
+}
+
+impl Logits<'_> {
+    /// Number of logits.
+    pub fn len(&self) -> usize {
+        match self {
+            Logits::Read(logits) | Logits::Into { logits, .. } => logits.len(),
+            Logits::Overwrite(logits) => logits.len(),
+        }
+    }
+
+    /// True when there are no logits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Hidden states `[n, n_hidden]` and the weight `[n_columns, n_hidden]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) hidden: Floats<'a>,
+    pub(crate) weight: Floats<'a>,
+    pub(crate) n_hidden: usize,
+    /// The tokens that are multiplied.
+    pub(crate) contributing: &'a [bool],
+}

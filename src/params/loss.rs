@@ -34,6 +34,23 @@ pub struct PolicyLossConfig {
     pub non_finite: NonFinite,
 }
 
+impl PolicyLossConfig {
+    /// Whether the loss of a token depends on other tokens of its row.
+    pub(crate) fn takes_whole_rows(&self) -> bool {
+        self.weighs_rows() || self.ratio != RatioLevel::Token
+    }
+
+    /// Whether the importance weight is that of the row.
+    pub(crate) fn weighs_rows(&self) -> bool {
+        match self.rollout {
+            RolloutCorrection::None => false,
+            RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
+                level == RolloutLevel::Sequence
+            }
+        }
+    }
+}
+
 /// Losses of a token with ratio `r`, log-prob `logp` and advantage `A`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]

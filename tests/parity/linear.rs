@@ -5,6 +5,7 @@ use hunkwise::Device;
 use hunkwise::loss::*;
 use hunkwise::reference;
 
+use crate::devices::devices;
 use crate::losses::Random;
 
 /// Hidden states, a head and what a loss needs beside them, owned.
@@ -100,12 +101,12 @@ struct Outcome {
     weight: Vec<f32>,
 }
 
-fn run(made: &MadeHead, config: &PolicyLossConfig) -> Outcome {
+fn run(device: &Device, made: &MadeHead, config: &PolicyLossConfig) -> Outcome {
     let (mut hidden, mut weight) = (vec![9.0; made.hidden.len()], vec![0.0; made.weight.len()]);
     let gradients =
         LinearGradients { hidden: Some(FloatsMut::F32(&mut hidden)), weight: Some(&mut weight) };
     let (result, log_prob) = linear_loss(
-        &Device::cpu(),
+        device,
         Floats::F32(&made.hidden),
         Floats::F32(&made.weight),
         &made.batch(),
@@ -193,57 +194,61 @@ const SHAPES: [(usize, usize, (usize, usize)); 6] = [
 
 #[test]
 fn losses_and_gradients_are_those_of_the_reference() {
-    for (seed, (n, n_hidden, vocab)) in SHAPES.into_iter().enumerate() {
-        let made = MadeHead::new(seed as u64, n, n_hidden, vocab);
-        for config in configs() {
-            let name = format!("{n} x {n_hidden} x {vocab:?}, {config:?}");
-            let got = run(&made, &config);
-            let want = exact(&made, &config);
-            let (loss, tokens) = (&want.loss, &want.tokens);
-            let error = (got.result.loss() - loss.loss()).abs();
-            assert!(error <= 1e-5 * loss.loss().abs().max(1.0), "{name}");
-            assert_eq!(got.result.denominator, loss.denominator, "{name}");
-            for (i, (want, _)) in tokens.iter().enumerate() {
-                let log_prob = got.log_prob[i];
-                match made.mask[i] {
-                    false => assert_eq!(log_prob, 0.0),
-                    // Not computed.
-                    true if log_prob.is_nan() => assert_eq!(made.advantage[i], 0.0),
-                    true => {
-                        let error = (f64::from(log_prob) - want).abs();
-                        assert!(error < 1e-5 * want.abs().max(1.0), "{name}, token {i}");
+    for device in devices() {
+        for (seed, (n, n_hidden, vocab)) in SHAPES.into_iter().enumerate() {
+            let made = MadeHead::new(seed as u64, n, n_hidden, vocab);
+            for config in configs() {
+                let name = format!("{n} x {n_hidden} x {vocab:?}, {config:?}");
+                let got = run(&device, &made, &config);
+                let want = exact(&made, &config);
+                let (loss, tokens) = (&want.loss, &want.tokens);
+                let error = (got.result.loss() - loss.loss()).abs();
+                assert!(error <= 1e-5 * loss.loss().abs().max(1.0), "{name}");
+                assert_eq!(got.result.denominator, loss.denominator, "{name}");
+                for (i, (want, _)) in tokens.iter().enumerate() {
+                    let log_prob = got.log_prob[i];
+                    match made.mask[i] {
+                        false => assert_eq!(log_prob, 0.0),
+                        // Not computed.
+                        true if log_prob.is_nan() => assert_eq!(made.advantage[i], 0.0),
+                        true => {
+                            let error = (f64::from(log_prob) - want).abs();
+                            assert!(error < 1e-5 * want.abs().max(1.0), "{name}, token {i}");
+                        }
                     }
                 }
+                all_near(&format!("{name}: hidden"), &got.hidden, &want.hidden, 1e-5);
+                let live = n_hidden * vocab.0;
+                let weight = &got.weight[..live];
+                all_near(&format!("{name}: weight"), weight, &want.weight[..live], 1e-5);
+                assert!(got.weight[live..].iter().all(|g| *g == 0.0), "{name}: padding");
             }
-            all_near(&format!("{name}: hidden"), &got.hidden, &want.hidden, 1e-5);
-            let live = n_hidden * vocab.0;
-            let weight = &got.weight[..live];
-            all_near(&format!("{name}: weight"), weight, &want.weight[..live], 1e-5);
-            assert!(got.weight[live..].iter().all(|g| *g == 0.0), "{name}: padding");
         }
     }
 }
 
 #[test]
 fn tokens_that_change_nothing_are_counted_and_left_out() {
-    let made = MadeHead::new(7, 200, 16, (60, 64));
-    let first = made.offsets[0]..made.offsets[1];
-    for config in configs() {
-        let got = run(&made, &config);
-        let all_count = config.entropy_coef != 0.0;
-        let is_skipped = |i: usize| {
-            let of_row = config.ratio == RatioLevel::Token || first.contains(&i);
-            made.mask[i] && made.advantage[i] == 0.0 && of_row && !all_count
-        };
-        let n_skipped = (0..200).filter(|&i| is_skipped(i)).count();
-        assert_eq!(got.result.metrics.n_skipped, n_skipped, "{config:?}");
-        assert!(all_count || n_skipped > 0);
-        for i in 0..200 {
-            assert_eq!(got.log_prob[i].is_nan(), is_skipped(i), "{config:?}, token {i}");
+    for device in devices() {
+        let made = MadeHead::new(7, 200, 16, (60, 64));
+        let first = made.offsets[0]..made.offsets[1];
+        for config in configs() {
+            let got = run(&device, &made, &config);
+            let all_count = config.entropy_coef != 0.0;
+            let is_skipped = |i: usize| {
+                let of_row = config.ratio == RatioLevel::Token || first.contains(&i);
+                made.mask[i] && made.advantage[i] == 0.0 && of_row && !all_count
+            };
+            let n_skipped = (0..200).filter(|&i| is_skipped(i)).count();
+            assert_eq!(got.result.metrics.n_skipped, n_skipped, "{config:?}");
+            assert!(all_count || n_skipped > 0);
+            for i in 0..200 {
+                assert_eq!(got.log_prob[i].is_nan(), is_skipped(i), "{config:?}, token {i}");
+            }
+            let live = made.mask.iter().filter(|live| **live).count();
+            assert_eq!(got.result.metrics.n_tokens, live);
+            assert_eq!(got.result.metrics.n_finite(), live - n_skipped);
         }
-        let live = made.mask.iter().filter(|live| **live).count();
-        assert_eq!(got.result.metrics.n_tokens, live);
-        assert_eq!(got.result.metrics.n_finite(), live - n_skipped);
     }
 }
 
@@ -252,10 +257,10 @@ fn a_row_has_the_same_bits_in_every_batch_and_thread_count() {
     for (n_hidden, vocab) in [(600, (40, 40)), (64, (700, 700)), (1025, (513, 513))] {
         let made = MadeHead::new(11, 250, n_hidden, vocab);
         for config in configs() {
-            let all = run(&made, &config);
+            let all = run(&Device::cpu(), &made, &config);
             let pool = |n| rayon::ThreadPoolBuilder::new().num_threads(n).build().unwrap();
             for threads in [1, 3] {
-                let again = pool(threads).install(|| run(&made, &config));
+                let again = pool(threads).install(|| run(&Device::cpu(), &made, &config));
                 assert_eq!(again.result, all.result);
                 let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 assert_eq!(bits(&again.log_prob), bits(&all.log_prob));
@@ -295,67 +300,77 @@ fn a_row_has_the_same_bits_in_every_batch_and_thread_count() {
 
 #[test]
 fn every_dtype_gives_the_gradients_of_its_numbers() {
-    let made = MadeHead::new(13, 120, 40, (600, 608));
-    let config = PolicyLossConfig::dapo();
-    let wide = run(&made, &config);
-    let short: Vec<bf16> = made.hidden.iter().map(|x| bf16::from_f32(*x)).collect();
-    let half: Vec<f16> = made.weight.iter().map(|x| f16::from_f32(*x)).collect();
-    let (mut hidden, mut weight) = (vec![bf16::ONE; short.len()], vec![1.0f32; made.weight.len()]);
-    let (result, _) = linear_loss(
-        &Device::cpu(),
-        Floats::Bf16(&short),
-        Floats::F16(&half),
-        &made.batch(),
-        &config,
-        Upstream::Loss(-3.0),
-        LinearGradients { hidden: Some(FloatsMut::Bf16(&mut hidden)), weight: Some(&mut weight) },
-    )
-    .unwrap();
-    assert!((result.loss() - wide.result.loss()).abs() < 1e-3);
-    let scale = wide.hidden.iter().fold(0f32, |most, x| most.max(x.abs()));
-    for (got, want) in hidden.iter().zip(&wide.hidden) {
-        assert!((got.to_f32() - want).abs() <= want.abs() / 256.0 + 1e-4 * scale);
-    }
-    // Added to what was there.
-    let scale = wide.weight.iter().fold(0f32, |most, x| most.max(x.abs()));
-    for (got, want) in weight.iter().zip(&wide.weight) {
-        assert!((got - 1.0 - want).abs() <= 1e-3 * scale.max(1e-3), "{got} {want}");
+    for device in devices() {
+        let made = MadeHead::new(13, 120, 40, (600, 608));
+        let config = PolicyLossConfig::dapo();
+        let wide = run(&device, &made, &config);
+        let short: Vec<bf16> = made.hidden.iter().map(|x| bf16::from_f32(*x)).collect();
+        let half: Vec<f16> = made.weight.iter().map(|x| f16::from_f32(*x)).collect();
+        let (mut hidden, mut weight) =
+            (vec![bf16::ONE; short.len()], vec![1.0f32; made.weight.len()]);
+        let (result, _) = linear_loss(
+            &device,
+            Floats::Bf16(&short),
+            Floats::F16(&half),
+            &made.batch(),
+            &config,
+            Upstream::Loss(-3.0),
+            LinearGradients {
+                hidden: Some(FloatsMut::Bf16(&mut hidden)),
+                weight: Some(&mut weight),
+            },
+        )
+        .unwrap();
+        assert!((result.loss() - wide.result.loss()).abs() < 1e-3);
+        let scale = wide.hidden.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for (got, want) in hidden.iter().zip(&wide.hidden) {
+            assert!((got.to_f32() - want).abs() <= want.abs() / 256.0 + 1e-4 * scale);
+        }
+        // Added to what was there.
+        let scale = wide.weight.iter().fold(0f32, |most, x| most.max(x.abs()));
+        for (got, want) in weight.iter().zip(&wide.weight) {
+            assert!((got - 1.0 - want).abs() <= 1e-3 * scale.max(1e-3), "{got} {want}");
+        }
     }
 }
 
 #[test]
 fn values_that_are_not_finite_stay_in_their_token() {
-    let mut made = MadeHead::new(17, 150, 20, (90, 90));
-    made.mask.fill(true);
-    made.advantage.fill(0.5);
-    made.hidden.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.25);
-    made.old.fill(-4.0);
-    made.hidden[31 * 20 + 3] = f32::NAN;
-    made.targets[77] = 90;
-    let skip = PolicyLossConfig { non_finite: NonFinite::Skip, ..PolicyLossConfig::dapo() };
-    let got = run(&made, &skip);
-    assert_eq!(got.result.metrics.n_non_finite, 2);
-    assert!(got.log_prob[31].is_nan() && got.log_prob[77].is_nan());
-    assert!(got.result.loss().is_finite());
-    assert!(got.hidden.iter().chain(&got.weight).all(|g| g.is_finite()));
-    assert!(got.hidden[31 * 20..32 * 20].iter().all(|g| *g == 0.0));
+    for device in devices() {
+        let mut made = MadeHead::new(17, 150, 20, (90, 90));
+        made.mask.fill(true);
+        made.advantage.fill(0.5);
+        made.hidden.iter_mut().filter(|x| x.is_nan()).for_each(|x| *x = 0.25);
+        made.old.fill(-4.0);
+        made.hidden[31 * 20 + 3] = f32::NAN;
+        made.targets[77] = 90;
+        let skip = PolicyLossConfig { non_finite: NonFinite::Skip, ..PolicyLossConfig::dapo() };
+        let got = run(&device, &made, &skip);
+        assert_eq!(got.result.metrics.n_non_finite, 2);
+        assert!(got.log_prob[31].is_nan() && got.log_prob[77].is_nan());
+        assert!(got.result.loss().is_finite());
+        assert!(got.hidden.iter().chain(&got.weight).all(|g| g.is_finite()));
+        assert!(got.hidden[31 * 20..32 * 20].iter().all(|g| *g == 0.0));
 
-    let got = run(&made, &PolicyLossConfig::dapo());
-    assert!(got.result.loss().is_nan());
-    for i in 0..150 {
-        let row = &got.hidden[i * 20..(i + 1) * 20];
-        assert!(row.iter().all(|g| g.is_nan() == (i == 31 || i == 77)), "token {i}");
+        let got = run(&device, &made, &PolicyLossConfig::dapo());
+        assert!(got.result.loss().is_nan());
+        for i in 0..150 {
+            let row = &got.hidden[i * 20..(i + 1) * 20];
+            assert!(row.iter().all(|g| g.is_nan() == (i == 31 || i == 77)), "token {i}");
+        }
+        assert!(got.weight.iter().all(|g| g.is_nan()));
     }
-    assert!(got.weight.iter().all(|g| g.is_nan()));
 }
 
 #[test]
 fn nothing_to_train_gives_zeros() {
-    let mut made = MadeHead::new(19, 30, 4, (10, 10));
-    made.mask.fill(false);
-    let got = run(&made, &PolicyLossConfig::grpo());
-    assert_eq!((got.result.loss(), got.result.metrics.n_tokens), (0.0, 0));
-    assert!(got.hidden.iter().chain(&got.weight).all(|g| *g == 0.0));
+    for device in devices() {
+        let mut made = MadeHead::new(19, 30, 4, (10, 10));
+        made.mask.fill(false);
+        let got = run(&device, &made, &PolicyLossConfig::grpo());
+        assert_eq!((got.result.loss(), got.result.metrics.n_tokens), (0.0, 0));
+        assert!(got.hidden.iter().chain(&got.weight).all(|g| *g == 0.0));
+    }
 }
 
 #[test]

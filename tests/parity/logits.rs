@@ -6,10 +6,11 @@ use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::loss::*;
 use hunkwise::reference;
 
+use crate::devices::devices;
 use crate::losses::Random;
 
-const SHAPES: [(usize, usize); 6] =
-    [(1, 1), (7, 8), (1023, 1023), (1024, 1030), (1031, 1040), (5003, 5003)];
+const SHAPES: [(usize, usize); 7] =
+    [(1, 1), (7, 8), (1023, 1023), (1024, 1030), (1031, 1040), (5003, 5003), (16_391, 16_391)];
 const N_TOKENS: usize = 6;
 
 struct MadeLogits {
@@ -51,6 +52,12 @@ impl MadeLogits {
     }
 }
 
+/// Every device, and the host with every set of instructions.
+fn every_device() -> Vec<Device> {
+    let simds = [Simd::Scalar, Simd::Avx2, Simd::Avx512];
+    simds.map(|simd| Device::Cpu(Cpu::with_simd(simd))).into_iter().chain(devices()).collect()
+}
+
 const MASK: [bool; N_TOKENS] = [true, true, false, true, true, true];
 const OLD: [f32; N_TOKENS] = [-3.0, -7.0, f32::NAN, -6.0, -0.5, -9.0];
 
@@ -76,8 +83,7 @@ fn near(name: &str, got: f32, want: f64, scale: f64, tolerance: f64) {
 
 #[test]
 fn log_probs_and_entropies_are_those_of_the_reference() {
-    for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
-        let device = Device::Cpu(Cpu::with_simd(simd));
+    for device in every_device() {
         for (seed, shape) in SHAPES.into_iter().enumerate() {
             for spread in [0.0, 2.0, 30.0, 1000.0] {
                 let made = MadeLogits::new(seed as u64, shape, spread);
@@ -122,15 +128,23 @@ fn gradients_are_those_of_the_reference_in_every_dtype() {
             let made = MadeLogits::new(seed as u64, shape, 4.0);
             let short: Vec<bf16> = made.logits.iter().map(|z| bf16::from_f32(*z)).collect();
             let half: Vec<f16> = made.logits.iter().map(|z| f16::from_f32(*z)).collect();
-            check(&config, &made, Floats::F32(&made.logits), 1e-5);
-            check(&config, &made, Floats::Bf16(&short), 1.0 / 256.0);
-            check(&config, &made, Floats::F16(&half), 1.0 / 1024.0);
+            for device in devices() {
+                check(&device, &config, &made, Floats::F32(&made.logits), 1e-5);
+                check(&device, &config, &made, Floats::Bf16(&short), 1.0 / 256.0);
+                check(&device, &config, &made, Floats::F16(&half), 1.0 / 1024.0);
+            }
         }
     }
 }
 
 /// Holds both forms of the gradient to the reference; they must be the same bits.
-fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, tolerance: f64) {
+fn check(
+    device: &Device,
+    config: &PolicyLossConfig,
+    made: &MadeLogits,
+    logits: Floats<'_>,
+    tolerance: f64,
+) {
     let offsets = [0, 4, 6];
     let batch = batch(made.rows(), &offsets);
     let wide = reference::logits::widen(logits);
@@ -156,19 +170,18 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
         &scaled(&loss.grad_log_prob),
         &scaled(&loss.grad_entropy),
     );
-    let device = Device::cpu();
     let got: Vec<f32> = match logits {
         Floats::F32(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::F32(&mut over));
             let (result, _) =
-                logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+                logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             assert!((result.loss() - loss.loss()).abs() <= 1e-5 * loss.loss().abs().max(1.0));
             let mut into = vec![7.0; over.len()];
             let logits =
                 Logits::Into { logits: Floats::F32(logits), grad: FloatsMut::F32(&mut into) };
             let (again, _) =
-                logits_loss(&device, logits, &batch, config, Upstream::Loss(-2.0)).unwrap();
+                logits_loss(device, logits, &batch, config, Upstream::Loss(-2.0)).unwrap();
             assert_eq!(result, again);
             assert_eq!(over, into);
             over
@@ -176,18 +189,24 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
         Floats::Bf16(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::Bf16(&mut over));
-            logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+            logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             over.into_iter().map(bf16::to_f32).collect()
         }
         Floats::F16(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::F16(&mut over));
-            logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+            logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             over.into_iter().map(f16::to_f32).collect()
         }
     };
     for (i, (got, want)) in got.into_iter().zip(want).enumerate() {
-        near(&format!("{} of {}, {config:?}", i, made.n_columns), got, want, 1e-4, tolerance);
+        near(
+            &format!("{i} of {}, {config:?} on {device:?}", made.n_columns),
+            got,
+            want,
+            1e-4,
+            tolerance,
+        );
     }
 }
 
@@ -247,46 +266,50 @@ fn a_row_is_the_same_alone_and_among_more_than_a_cache_holds() {
 
 #[test]
 fn bad_rows_are_nan_and_leave_the_others_whole() {
-    let mut made = MadeLogits::new(5, (2000, 2010), 3.0);
-    made.logits[1500] = f32::NAN;
-    made.targets[1] = 2000;
-    made.logits[3 * 2010 + 7] = f32::INFINITY;
-    made.logits[4 * 2010..5 * 2010].fill(f32::NEG_INFINITY);
-    made.targets[5] = -1;
-    let (mut log_prob, mut entropy) = ([9.0; N_TOKENS], [9.0; N_TOKENS]);
-    let logits = Floats::F32(&made.logits);
-    token_logprob(&Device::cpu(), logits, &made.rows(), None, &mut log_prob, Some(&mut entropy))
-        .unwrap();
-    for i in [0, 1, 3, 4, 5] {
-        assert!(
-            log_prob[i].is_nan() && entropy[i].is_nan(),
-            "row {i}: {} {}",
-            log_prob[i],
-            entropy[i]
-        );
-    }
-    assert!(log_prob[2].is_finite() && entropy[2].is_finite());
-
-    let mask = [true, true, true, false, false, false];
-    let (mut log_prob, mut grad) = ([9.0; N_TOKENS], made.logits.clone());
-    token_logprob(&Device::cpu(), logits, &made.rows(), Some(&mask), &mut log_prob, None).unwrap();
-    assert_eq!(log_prob[3..], [0.0; 3]);
-    let offsets = [0, 1, 2, 3, 6];
-    let batch = LogitsBatch {
-        mask: &mask,
-        old: None,
-        advantages: Advantages::Rows(&[1.0; 4]),
-        ..batch(made.rows(), &offsets)
-    };
-    let over = Logits::Overwrite(FloatsMut::F32(&mut grad));
-    let (result, _) =
-        logits_loss(&Device::cpu(), over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0))
+    for device in devices() {
+        let mut made = MadeLogits::new(5, (2000, 2010), 3.0);
+        made.logits[1500] = f32::NAN;
+        made.targets[1] = 2000;
+        made.logits[3 * 2010 + 7] = f32::INFINITY;
+        made.logits[4 * 2010..5 * 2010].fill(f32::NEG_INFINITY);
+        made.targets[5] = -1;
+        let (mut log_prob, mut entropy) = ([9.0; N_TOKENS], [9.0; N_TOKENS]);
+        let logits = Floats::F32(&made.logits);
+        token_logprob(&device, logits, &made.rows(), None, &mut log_prob, Some(&mut entropy))
             .unwrap();
-    assert!(result.rows[0].is_nan() && result.rows[1].is_nan() && result.rows[2] == -1.0);
-    assert_eq!(result.metrics.n_non_finite, 2);
-    assert!(grad[..2000].iter().all(|g| g.is_nan()) && grad[2000..2010].iter().all(|g| *g == 0.0));
-    assert!(grad[2 * 2010..3 * 2010].iter().all(|g| g.is_finite()));
-    assert!(grad[3 * 2010..].iter().all(|g| *g == 0.0));
+        for i in [0, 1, 3, 4, 5] {
+            assert!(
+                log_prob[i].is_nan() && entropy[i].is_nan(),
+                "row {i}: {} {}",
+                log_prob[i],
+                entropy[i]
+            );
+        }
+        assert!(log_prob[2].is_finite() && entropy[2].is_finite());
+
+        let mask = [true, true, true, false, false, false];
+        let (mut log_prob, mut grad) = ([9.0; N_TOKENS], made.logits.clone());
+        token_logprob(&device, logits, &made.rows(), Some(&mask), &mut log_prob, None).unwrap();
+        assert_eq!(log_prob[3..], [0.0; 3]);
+        let offsets = [0, 1, 2, 3, 6];
+        let batch = LogitsBatch {
+            mask: &mask,
+            old: None,
+            advantages: Advantages::Rows(&[1.0; 4]),
+            ..batch(made.rows(), &offsets)
+        };
+        let over = Logits::Overwrite(FloatsMut::F32(&mut grad));
+        let (result, _) =
+            logits_loss(&device, over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0))
+                .unwrap();
+        assert!(result.rows[0].is_nan() && result.rows[1].is_nan() && result.rows[2] == -1.0);
+        assert_eq!(result.metrics.n_non_finite, 2);
+        assert!(
+            grad[..2000].iter().all(|g| g.is_nan()) && grad[2000..2010].iter().all(|g| *g == 0.0)
+        );
+        assert!(grad[2 * 2010..3 * 2010].iter().all(|g| g.is_finite()));
+        assert!(grad[3 * 2010..].iter().all(|g| *g == 0.0));
+    }
 }
 
 #[test]
@@ -317,21 +340,26 @@ fn shapes_and_temperatures_are_checked() {
 /// Liger-Kernel 1329, 1419; TransformerEngine 3193: 1 - p read, modified and written in bf16 is wrong by 20 % at p = 0.99.
 #[test]
 fn fault_19_the_target_gradient_is_rounded_once() {
-    // p = 0.999 of the first of two tokens.
-    let mut logits = [bf16::from_f32(6.90625), bf16::ZERO];
-    let p = 1.0 / (1.0 + (-6.90625f64).exp());
-    let rows =
-        LogitsRows { targets: &[0], n_columns: 2, n_vocab: 2, temperature: Temperature::One(1.0) };
-    let batch = LogitsBatch {
-        rows,
-        old: None,
-        mask: &[true],
-        advantages: Advantages::Rows(&[-1.0]),
-        ..batch(rows, &[0, 1])
-    };
-    let over = Logits::Overwrite(FloatsMut::Bf16(&mut logits));
-    logits_loss(&Device::cpu(), over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0))
-        .unwrap();
-    assert_eq!(logits[0], bf16::from_f64(1.0 - p));
-    assert_eq!(logits[1], bf16::from_f64(-(1.0 - p)));
+    for device in devices() {
+        // p = 0.999 of the first of two tokens.
+        let mut logits = [bf16::from_f32(6.90625), bf16::ZERO];
+        let p = 1.0 / (1.0 + (-6.90625f64).exp());
+        let rows = LogitsRows {
+            targets: &[0],
+            n_columns: 2,
+            n_vocab: 2,
+            temperature: Temperature::One(1.0),
+        };
+        let batch = LogitsBatch {
+            rows,
+            old: None,
+            mask: &[true],
+            advantages: Advantages::Rows(&[-1.0]),
+            ..batch(rows, &[0, 1])
+        };
+        let over = Logits::Overwrite(FloatsMut::Bf16(&mut logits));
+        logits_loss(&device, over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0)).unwrap();
+        assert_eq!(logits[0], bf16::from_f64(1.0 - p));
+        assert_eq!(logits[1], bf16::from_f64(-(1.0 - p)));
+    }
 }

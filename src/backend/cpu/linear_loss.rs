@@ -4,7 +4,6 @@
 //! Where a token's gradient is known from its own log-prob, a chunk goes forward and back at once. Where it takes the
 //! whole row (sequence-level ratios), every chunk is read first, and those with a gradient are multiplied once more.
 
-mod contributing;
 mod gemm;
 
 use std::ops::Range;
@@ -12,13 +11,12 @@ use std::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use self::contributing::contributing;
 use self::gemm::{Matrix, MatrixMut};
 use super::Cpu;
 use super::logits_loss::{Element, Token};
-use super::policy_loss::{policy_loss_of_known, takes_whole_rows};
+use super::policy_loss::policy_loss_of_known;
 use crate::params::arrays::{
-    Floats, FloatsMut, LinearGradients, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs,
+    Floats, FloatsMut, Head, LinearGradients, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs,
     Upstream,
 };
 use crate::params::loss::PolicyLossConfig;
@@ -35,14 +33,6 @@ const VOCAB_BLOCK: usize = 512;
 /// Columns of the hidden states whose gradient one thread computes at a time.
 const HIDDEN_BLOCK: usize = 128;
 
-/// Hidden states `[n, n_hidden]` and the weight `[n_columns, n_hidden]`.
-#[derive(Clone, Copy)]
-pub(crate) struct Head<'a> {
-    pub(crate) hidden: Floats<'a>,
-    pub(crate) weight: Floats<'a>,
-    pub(crate) n_hidden: usize,
-}
-
 /// The policy loss of the targets' log-probs. `batch.log_prob` and `batch.entropy` are replaced by what the head gives.
 /// Everything has been validated. Returns the log-probs too: 0 without mask, NaN where none was computed.
 pub(crate) fn linear_loss(
@@ -55,10 +45,10 @@ pub(crate) fn linear_loss(
     mut gradients: LinearGradients<'_>,
 ) -> (PolicyLoss, Vec<f32>) {
     let n = rows.targets.len();
-    let known = contributing(batch, config);
+    let known = head.contributing;
     let wanted: Vec<usize> = (0..n).filter(|&i| known[i]).collect();
     let has_gradient = gradients.hidden.is_some() || gradients.weight.is_some();
-    let at_once = has_gradient && !takes_whole_rows(config);
+    let at_once = has_gradient && !config.takes_whole_rows();
 
     let mut tokens = vec![Token::UNREAD; n];
     let mut log_prob: Vec<f32> =
@@ -88,7 +78,7 @@ pub(crate) fn linear_loss(
     }
     let batch = of_log_probs(batch, &log_prob, &entropy);
     let outputs = if has_gradient && !at_once { by.outputs() } else { PolicyOutputs::default() };
-    let result = policy_loss_of_known(device, &batch, &known, config, upstream, outputs);
+    let result = policy_loss_of_known(device, &batch, known, config, upstream, outputs);
     if has_gradient && !at_once {
         let moved: Vec<usize> = wanted.into_iter().filter(|&i| by.is_some(i)).collect();
         for at in moved.chunks(per_chunk) {
@@ -161,7 +151,7 @@ impl<'a> Chunk<'a> {
 
     /// Makes the logits of the tokens `at`.
     fn forward(&mut self, at: &[usize]) {
-        let Head { weight, n_hidden, hidden } = self.head;
+        let Head { weight, n_hidden, hidden, .. } = self.head;
         let n_vocab = self.rows.n_vocab;
         self.hidden.par_chunks_exact_mut(n_hidden).enumerate().for_each(|(j, row)| {
             match at.get(j) {

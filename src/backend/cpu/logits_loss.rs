@@ -10,11 +10,11 @@ use rayon::prelude::*;
 
 pub(super) use self::element::Element;
 use self::softmax::{Read, Softmax, Write};
-use super::policy_loss::{policy_loss, policy_loss_of_known, takes_whole_rows};
+use super::policy_loss::{policy_loss, policy_loss_of_known};
 use super::vectorized;
 use super::{Cpu, Simd};
 use crate::params::arrays::{
-    Floats, FloatsMut, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
+    Floats, FloatsMut, Logits, LogitsRows, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
 };
 use crate::params::loss::PolicyLossConfig;
 
@@ -102,41 +102,34 @@ pub(crate) fn token_logprob(
     }
 }
 
-/// Logits to be read, and where their gradient goes.
-pub(crate) enum Gradient<'a> {
-    None(Floats<'a>),
-    InPlace(FloatsMut<'a>),
-    Into(Floats<'a>, FloatsMut<'a>),
-}
-
 /// The policy loss of the targets' log-probs. `batch.log_prob` and `batch.entropy` are replaced by what the logits give.
 /// Everything has been validated. Returns the log-probs too.
 pub(crate) fn logits_loss(
     device: &Cpu,
-    gradient: Gradient<'_>,
+    logits: Logits<'_>,
     rows: &LogitsRows<'_>,
     batch: &PolicyBatch<'_>,
     config: &PolicyLossConfig,
     upstream: Upstream<'_>,
 ) -> (PolicyLoss, Vec<f32>) {
     let mut call = Call::new(device, rows, batch, config, upstream);
-    match gradient {
-        Gradient::None(Floats::F32(logits)) => call.read(logits, 0..rows.targets.len()),
-        Gradient::None(Floats::Bf16(logits)) => call.read(logits, 0..rows.targets.len()),
-        Gradient::None(Floats::F16(logits)) => call.read(logits, 0..rows.targets.len()),
-        Gradient::InPlace(FloatsMut::F32(grad)) => call.read_and_write(None, grad),
-        Gradient::InPlace(FloatsMut::Bf16(grad)) => call.read_and_write(None, grad),
-        Gradient::InPlace(FloatsMut::F16(grad)) => call.read_and_write(None, grad),
-        Gradient::Into(Floats::F32(logits), FloatsMut::F32(grad)) => {
+    match logits {
+        Logits::Read(Floats::F32(logits)) => call.read(logits, 0..rows.targets.len()),
+        Logits::Read(Floats::Bf16(logits)) => call.read(logits, 0..rows.targets.len()),
+        Logits::Read(Floats::F16(logits)) => call.read(logits, 0..rows.targets.len()),
+        Logits::Overwrite(FloatsMut::F32(grad)) => call.read_and_write(None, grad),
+        Logits::Overwrite(FloatsMut::Bf16(grad)) => call.read_and_write(None, grad),
+        Logits::Overwrite(FloatsMut::F16(grad)) => call.read_and_write(None, grad),
+        Logits::Into { logits: Floats::F32(logits), grad: FloatsMut::F32(grad) } => {
             call.read_and_write(Some(logits), grad);
         }
-        Gradient::Into(Floats::Bf16(logits), FloatsMut::Bf16(grad)) => {
+        Logits::Into { logits: Floats::Bf16(logits), grad: FloatsMut::Bf16(grad) } => {
             call.read_and_write(Some(logits), grad);
         }
-        Gradient::Into(Floats::F16(logits), FloatsMut::F16(grad)) => {
+        Logits::Into { logits: Floats::F16(logits), grad: FloatsMut::F16(grad) } => {
             call.read_and_write(Some(logits), grad);
         }
-        Gradient::Into(..) => unreachable!("the stage has checked that both have one dtype"),
+        Logits::Into { .. } => unreachable!("the stage has checked that both have one dtype"),
     }
     let result = policy_loss(device, &call.batch(), config, upstream, PolicyOutputs::default());
     (result, call.log_prob)
@@ -210,7 +203,7 @@ impl<'a> Call<'a> {
         // As many for each thread.
         let n_threads = rayon::current_num_threads();
         let of_thread = CHUNK_BYTES / (n_columns * size_of::<E>()) / n_threads;
-        let at_a_time = match takes_whole_rows(self.config) {
+        let at_a_time = match self.config.takes_whole_rows() {
             true => n.max(1),
             false => of_thread.max(1) * n_threads,
         };

@@ -20,8 +20,7 @@ use super::Cpu;
 use super::vectorized::{self, Lanes, Vectorized};
 use crate::params::arrays::{FloatsMut, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream};
 use crate::params::loss::{
-    NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel, Surrogate,
-    TokenLoss,
+    NonFinite, PolicyLossConfig, RatioLevel, Reduction, Surrogate, TokenLoss,
 };
 use crate::params::metrics::LossMetrics;
 
@@ -63,21 +62,6 @@ pub(super) fn policy_loss_of_known(
             let loss =
                 Sapo { tau_positive: tau_positive as f32, tau_negative: tau_negative as f32 };
             run(device, &loss, batch, known, config, upstream, outputs)
-        }
-    }
-}
-
-/// Whether the loss of a token depends on other tokens of its row.
-pub(super) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
-    weighs_rows(config) || config.ratio != RatioLevel::Token
-}
-
-/// Whether the importance weight is that of the row.
-fn weighs_rows(config: &PolicyLossConfig) -> bool {
-    match config.rollout {
-        RolloutCorrection::None => false,
-        RolloutCorrection::Truncate { level, .. } | RolloutCorrection::Mask { level, .. } => {
-            level == RolloutLevel::Sequence
         }
     }
 }
@@ -244,7 +228,7 @@ impl<L: LaneLoss> Call<'_, L> {
             true => n_tokens,
             false => count_true(&self.batch.mask[piece.at.clone()]),
         };
-        if !takes_whole_rows(self.config) {
+        if !self.config.takes_whole_rows() {
             return RowSums { n_tokens, n_known, ..RowSums::default() };
         }
         let logs = vectorized::run(self.device.simd(), LogPass { call: self, piece });
@@ -288,7 +272,9 @@ impl<L: LaneLoss> Call<'_, L> {
         RowTerms {
             share: share as f32,
             log_ratio: of_row.then(|| ((row.logs.log_ratio / n_finite) as f32).clamp(-most, most)),
-            log_weight: weighs_rows(self.config)
+            log_weight: self
+                .config
+                .weighs_rows()
                 .then(|| (row.logs.log_weight as f32).clamp(-most, most)),
             shared_grad: if poisoned { f32::NAN } else { 0.0 },
             through_ratio: true,

@@ -17,6 +17,10 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// Returns when the bytes are there.
     fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()>;
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
+    /// Bytes of shared memory that a block may ask for at its launch.
+    fn shared_bytes(&self) -> u32;
+    /// Blocks of the largest cluster: 1 where there are no clusters.
+    fn largest_cluster(&self) -> u32;
 }
 
 /// A kernel with its arguments.
@@ -36,9 +40,11 @@ pub(super) struct Source {
     pub(super) text: &'static str,
 }
 
-/// Included by every file of `kernels/`.
-pub(super) const COMMON: Source =
-    Source { name: "common.cuh", text: include_str!("../../../kernels/common.cuh") };
+/// What the files of `kernels/` include.
+pub(super) const HEADERS: [Source; 2] = [
+    Source { name: "common.cuh", text: include_str!("../../../kernels/common.cuh") },
+    Source { name: "policy_loss.cuh", text: include_str!("../../../kernels/policy_loss.cuh") },
+];
 
 /// Memory of a device, given back when it is dropped.
 #[derive(Debug)]

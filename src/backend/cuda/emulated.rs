@@ -162,6 +162,15 @@ impl Driver for Emulated {
             None => Ok(()),
         }
     }
+
+    /// Little, so that rows of a test's size take clusters.
+    fn shared_bytes(&self) -> u32 {
+        4096
+    }
+
+    fn largest_cluster(&self) -> u32 {
+        8
+    }
 }
 
 #[cfg(test)]

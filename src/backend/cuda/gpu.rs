@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 /// Dynamic shared memory that a kernel may have without asking for more.
 const SHARED_UNASKED: u32 = 48 << 10;
 
+/// Blocks that a cluster may have on every device with clusters.
+const PORTABLE_CLUSTER: u32 = 8;
+
 #[derive(Debug)]
 pub(super) struct Gpu {
     name: String,
@@ -24,6 +27,8 @@ pub(super) struct Gpu {
     context: sys::CUcontext,
     stream: sys::CUstream,
     architecture: String,
+    shared_bytes: u32,
+    largest_cluster: u32,
     /// Kernels by their name, with the module that each is in.
     kernels: Mutex<HashMap<&'static str, sys::CUfunction>>,
     modules: Mutex<HashMap<&'static str, sys::CUmodule>>,
@@ -90,6 +95,8 @@ impl Gpu {
                 reason: "the kernels need sm_80 (Ampere) or later".to_string(),
             });
         }
+        let shared_bytes =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         // Clusters and wide copies are in the architecture's own set.
         let own = if major >= 9 { "a" } else { "" };
         Ok(Gpu {
@@ -98,6 +105,8 @@ impl Gpu {
             context,
             stream,
             architecture: format!("sm_{major}{minor}{own}"),
+            shared_bytes: u32::try_from(shared_bytes).unwrap_or(SHARED_UNASKED),
+            largest_cluster: if major >= 9 { PORTABLE_CLUSTER } else { 1 },
             kernels: Mutex::default(),
             modules: Mutex::default(),
         })
@@ -229,6 +238,14 @@ impl Driver for Gpu {
             sys::cuLaunchKernelEx(&config, kernel, params.as_mut_ptr(), ptr::null_mut()).result()
         }
         .map_err(|e| self.failed(e))
+    }
+
+    fn shared_bytes(&self) -> u32 {
+        self.shared_bytes
+    }
+
+    fn largest_cluster(&self) -> u32 {
+        self.largest_cluster
     }
 }
 

@@ -4,10 +4,13 @@
 //! error that says where it was looked for. With the feature `emulate` the same kernels run on the host, through the
 //! same launches: for tests, not for speed.
 
+mod arrays;
 mod driver;
 #[cfg(feature = "emulate")]
 mod emulated;
 mod gpu;
+pub(crate) mod linear_loss;
+pub(crate) mod logits_loss;
 mod nvrtc;
 pub(crate) mod policy_loss;
 

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::driver::{COMMON, Source};
+use super::driver::{HEADERS, Source};
 use crate::error::{Error, Result};
 
 /// Also in `dev/compile_kernels.py`, which compiles every kernel for every architecture.
@@ -61,7 +61,10 @@ fn compile(source: &Source, architecture: &str) -> Result<Vec<u8>> {
     let nvrtc = nvrtc()?;
     let owned = |text: &str| CString::new(text).map_err(|e| failed(source, e.to_string()));
     let (text, name) = (owned(source.text)?, owned(source.name)?);
-    let (header, header_name) = (owned(COMMON.text)?, owned(COMMON.name)?);
+    let texts = HEADERS.iter().map(|header| owned(header.text)).collect::<Result<Vec<_>>>()?;
+    let names = HEADERS.iter().map(|header| owned(header.name)).collect::<Result<Vec<_>>>()?;
+    let header_texts: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+    let header_names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
     let architecture = owned(&format!("--gpu-architecture={architecture}"))?;
     let mut options: Vec<*const c_char> = OPTIONS.iter().map(|option| option.as_ptr()).collect();
     options.push(architecture.as_ptr());
@@ -73,9 +76,9 @@ fn compile(source: &Source, architecture: &str) -> Result<Vec<u8>> {
             &mut program,
             text.as_ptr(),
             name.as_ptr(),
-            1,
-            &header.as_ptr(),
-            &header_name.as_ptr(),
+            HEADERS.len() as c_int,
+            header_texts.as_ptr(),
+            header_names.as_ptr(),
         );
         if status != 0 {
             return Err(failed(source, format!("nvrtcCreateProgram gave {status}")));
@@ -229,8 +232,8 @@ fn file_name(source: &Source, architecture: &str) -> String {
     }
     let options = OPTIONS.map(|option| option.to_string_lossy()).join(" ");
     // An end mark after each: bytes that move from one text to the next change the name.
-    let texts = [COMMON.text, source.text, options.as_str()];
-    let hash = fnv1a(texts.iter().flat_map(|text| text.bytes().chain([0xFF])));
+    let texts = HEADERS.iter().map(|header| header.text).chain([source.text, options.as_str()]);
+    let hash = fnv1a(texts.flat_map(|text| text.bytes().chain([0xFF])));
     format!("{}-{architecture}-{major}.{minor}-{hash:016x}.cubin", source.name)
 }
 

@@ -2,11 +2,12 @@
 
 use bytemuck::{NoUninit, Pod, Zeroable};
 
+use super::arrays::{Downloads, Uploads, wide};
 use super::driver::{Memory, Source};
 use super::{Cuda, Grid};
 use crate::error::{Error, Result};
 use crate::params::arrays::{
-    Advantages, Floats, FloatsMut, Layout, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
+    AdvantageSpan, Advantages, Layout, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
 };
 use crate::params::loss::{
     Kl, NonFinite, PolicyLossConfig, RatioLevel, Reduction, RolloutCorrection, RolloutLevel,
@@ -74,7 +75,7 @@ struct Totals {
 /// `Args` of the kernels. Addresses are 0 for what is absent.
 #[derive(Clone, Copy, Default, NoUninit)]
 #[repr(C)]
-struct Args {
+pub(super) struct Args {
     log_prob: u64,
     old: u64,
     reference: u64,
@@ -140,65 +141,146 @@ pub(crate) fn policy_loss(
     upstream: Upstream<'_>,
     outputs: PolicyOutputs<'_>,
 ) -> Result<PolicyLoss> {
-    let n_rows = batch.layout.n_rows();
-    if n_rows == 0 {
-        return Ok(PolicyLoss {
-            numerator: 0.0,
-            denominator: batch.denominator.unwrap_or(match config.reduction {
-                Reduction::TokenSum => 1.0,
-                _ => 0.0,
-            }),
-            rows: Vec::new(),
-            metrics: LossMetrics::default(),
-        });
+    if batch.layout.n_rows() == 0 {
+        return Ok(of_no_row(batch, config));
     }
-    let mut args = Args {
-        n_rows: n_rows as i64,
-        denominator: batch.denominator.unwrap_or(0.0),
-        ..parameters(config)
-    };
-    let inputs = Inputs::new(device, batch, upstream, &mut args)?;
-    let outputs = Outputs::new(device, outputs, &mut args)?;
+    let call = Call::new(device, batch, config, upstream, outputs, Known::default())?;
+    call.share()?;
+    call.terms()?;
+    call.finish()
+}
 
-    let longest = (0..n_rows).map(|row| batch.layout.tokens(row).len()).max().unwrap_or(0);
-    let pieces_per_row = longest.div_ceil(PIECE).max(1);
-    let n_pieces = blocks(n_rows, pieces_per_row)?;
-    args.pieces_per_row = pieces_per_row as u32;
-    let counts = device.allocate(n_pieces as usize * COUNT_BYTES)?;
-    let rows = device.allocate(n_rows * ROW_BYTES)?;
-    let pieces = device.allocate(n_pieces as usize * SUMS_BYTES)?;
-    let row_values = device.allocate(n_rows * size_of::<f64>())?;
-    let totals = device.allocate(size_of::<Totals>())?;
-    args.counts = counts.address();
-    args.rows = rows.address();
-    args.pieces = pieces.address();
-    args.row_values = row_values.address();
-    args.totals = totals.address();
-
-    let of_pieces = Grid::of(n_pieces, THREADS);
-    device.launch(&SOURCE, "policy_loss_count", of_pieces, &args)?;
-    device.launch(&SOURCE, "policy_loss_rows", Grid::of(1, THREADS), &args)?;
-    if config.ratio == RatioLevel::Sequence {
-        device.launch(&SOURCE, "policy_loss_ratio", of_pieces, &args)?;
-        let of_rows = Grid::of((n_rows as u32).div_ceil(THREADS), THREADS);
-        device.launch(&SOURCE, "policy_loss_share_ratio", of_rows, &args)?;
+/// The result for a batch without rows.
+pub(super) fn of_no_row(batch: &PolicyBatch<'_>, config: &PolicyLossConfig) -> PolicyLoss {
+    PolicyLoss {
+        numerator: 0.0,
+        denominator: batch.denominator.unwrap_or(match config.reduction {
+            Reduction::TokenSum => 1.0,
+            _ => 0.0,
+        }),
+        rows: Vec::new(),
+        metrics: LossMetrics::default(),
     }
-    device.launch(&SOURCE, "policy_loss_terms", of_pieces, &args)?;
-    device.launch(&SOURCE, "policy_loss_join", Grid::of(1, THREADS), &args)?;
+}
 
-    let mut found = [Totals::default()];
-    device.download(&totals, &mut found)?;
-    let mut values = vec![0.0; n_rows];
-    device.download(&row_values, &mut values)?;
-    outputs.download(device)?;
-    drop(inputs);
-    let [found] = found;
-    Ok(PolicyLoss {
-        numerator: found.numerator,
-        denominator: found.denominator,
-        rows: values,
-        metrics: metrics(&found, n_rows, batch.rollout.is_some()),
-    })
+/// What is on the device instead of in the batch: addresses of f32, 0 for what is not.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Known<'a> {
+    pub(super) log_prob: u64,
+    pub(super) entropy: u64,
+    pub(super) grad_log_prob: u64,
+    pub(super) grad_entropy: u64,
+    /// The tokens whose log-prob is known; `None` for all under the mask.
+    pub(super) tokens: Option<&'a [bool]>,
+}
+
+/// A loss with its arrays on the device.
+pub(super) struct Call<'a> {
+    device: &'a Cuda,
+    args: Args,
+    n_pieces: u32,
+    takes_ratio_pass: bool,
+    has_rollout: bool,
+    _inputs: Uploads,
+    outputs: Downloads<'a>,
+    row_values: Memory,
+    totals: Memory,
+}
+
+impl<'a> Call<'a> {
+    /// For at least one row.
+    pub(super) fn new(
+        device: &'a Cuda,
+        batch: &PolicyBatch<'_>,
+        config: &PolicyLossConfig,
+        upstream: Upstream<'_>,
+        outputs: PolicyOutputs<'a>,
+        known: Known<'_>,
+    ) -> Result<Self> {
+        let n_rows = batch.layout.n_rows();
+        let mut args = Args {
+            n_rows: n_rows as i64,
+            denominator: batch.denominator.unwrap_or(0.0),
+            ..parameters(config)
+        };
+        let mut inputs = upload(device, batch, upstream, known, &mut args)?;
+        let mut placed = Downloads::default();
+        let PolicyOutputs { grad_log_prob, grad_entropy, token_loss } = outputs;
+        (args.grad_log_prob, args.grad_log_prob_dtype) = match known.grad_log_prob {
+            0 => placed.place(device, grad_log_prob)?,
+            address => (address, 0),
+        };
+        (args.grad_entropy, args.grad_entropy_dtype) = match known.grad_entropy {
+            0 => placed.place(device, grad_entropy)?,
+            address => (address, 0),
+        };
+        (args.token_loss, args.token_loss_dtype) = placed.place(device, token_loss)?;
+
+        let longest = (0..n_rows).map(|row| batch.layout.tokens(row).len()).max().unwrap_or(0);
+        let pieces_per_row = longest.div_ceil(PIECE).max(1);
+        let n_pieces = blocks(n_rows, pieces_per_row)?;
+        args.pieces_per_row = pieces_per_row as u32;
+        args.counts = inputs.room(device, n_pieces as usize * COUNT_BYTES)?;
+        args.rows = inputs.room(device, n_rows * ROW_BYTES)?;
+        args.pieces = inputs.room(device, n_pieces as usize * SUMS_BYTES)?;
+        let row_values = device.allocate(n_rows * size_of::<f64>())?;
+        let totals = device.allocate(size_of::<Totals>())?;
+        args.row_values = row_values.address();
+        args.totals = totals.address();
+        Ok(Call {
+            device,
+            args,
+            n_pieces,
+            takes_ratio_pass: config.ratio == RatioLevel::Sequence,
+            has_rollout: batch.rollout.is_some(),
+            _inputs: inputs,
+            outputs: placed,
+            row_values,
+            totals,
+        })
+    }
+
+    /// The struct that the kernels take.
+    pub(super) fn args(&self) -> &Args {
+        &self.args
+    }
+
+    /// What the tokens of a row share: needs masks, and log-probs where whole rows are taken.
+    pub(super) fn share(&self) -> Result<()> {
+        let of_pieces = Grid::of(self.n_pieces, THREADS);
+        self.device.launch(&SOURCE, "policy_loss_count", of_pieces, &self.args)?;
+        self.device.launch(&SOURCE, "policy_loss_rows", Grid::of(1, THREADS), &self.args)
+    }
+
+    /// Values, gradients and sums of all tokens; needs [`share`](Self::share) and the log-probs.
+    pub(super) fn terms(&self) -> Result<()> {
+        let Call { device, args, .. } = self;
+        let of_pieces = Grid::of(self.n_pieces, THREADS);
+        if self.takes_ratio_pass {
+            device.launch(&SOURCE, "policy_loss_ratio", of_pieces, args)?;
+            let of_rows = Grid::of((args.n_rows as u32).div_ceil(THREADS), THREADS);
+            device.launch(&SOURCE, "policy_loss_share_ratio", of_rows, args)?;
+        }
+        device.launch(&SOURCE, "policy_loss_terms", of_pieces, args)?;
+        device.launch(&SOURCE, "policy_loss_join", Grid::of(1, THREADS), args)
+    }
+
+    /// Waits, and copies the results to the host.
+    pub(super) fn finish(self) -> Result<PolicyLoss> {
+        let n_rows = self.args.n_rows as usize;
+        let mut found = [Totals::default()];
+        self.device.download(&self.totals, &mut found)?;
+        let mut rows = vec![0.0; n_rows];
+        self.device.download(&self.row_values, &mut rows)?;
+        self.outputs.download(self.device)?;
+        let [found] = found;
+        Ok(PolicyLoss {
+            numerator: found.numerator,
+            denominator: found.denominator,
+            rows,
+            metrics: metrics(&found, n_rows, self.has_rollout),
+        })
+    }
 }
 
 /// Blocks of a grid, or what is too much of it.
@@ -268,112 +350,61 @@ fn parameters(config: &PolicyLossConfig) -> Args {
     }
 }
 
-/// Keeps what was copied to the device there.
-struct Inputs {
-    _arrays: Vec<Memory>,
-}
-
-impl Inputs {
-    fn new(
-        device: &Cuda,
-        batch: &PolicyBatch<'_>,
-        upstream: Upstream<'_>,
-        args: &mut Args,
-    ) -> Result<Self> {
-        let mut arrays = Vec::new();
-        let mut keep = |memory: Memory| {
-            arrays.push(memory);
-            arrays[arrays.len() - 1].address()
-        };
-        let mut floats = |values: Option<Floats<'_>>| -> Result<(u64, u32)> {
-            let Some(values) = values else { return Ok((0, 0)) };
-            let (memory, dtype) = match values {
-                Floats::F32(values) => (device.upload(values)?, 0),
-                Floats::Bf16(values) => (device.upload(values)?, 1),
-                Floats::F16(values) => (device.upload(values)?, 2),
+/// Copies the batch to the device, and puts the addresses into `args`.
+fn upload(
+    device: &Cuda,
+    batch: &PolicyBatch<'_>,
+    upstream: Upstream<'_>,
+    known: Known<'_>,
+    args: &mut Args,
+) -> Result<Uploads> {
+    let mut arrays = Uploads::default();
+    (args.log_prob, args.log_prob_dtype) = match known.log_prob {
+        0 => arrays.floats(device, Some(batch.log_prob))?,
+        address => (address, 0),
+    };
+    (args.entropy, args.entropy_dtype) = match known.entropy {
+        0 => arrays.floats(device, batch.entropy)?,
+        address => (address, 0),
+    };
+    (args.old, args.old_dtype) = arrays.floats(device, batch.old)?;
+    (args.reference, args.reference_dtype) = arrays.floats(device, batch.reference)?;
+    (args.rollout, args.rollout_dtype) = arrays.floats(device, batch.rollout)?;
+    match batch.advantages {
+        Advantages::Dense(values) => {
+            (args.advantage, args.advantage_dtype) = arrays.floats(device, Some(values))?;
+        }
+        Advantages::Rows(values) => args.episode = arrays.slice(device, values)?,
+        Advantages::Spans { episode, spans, offsets } => {
+            let span = |span: &AdvantageSpan| Span {
+                start: span.tokens.start,
+                end: span.tokens.end,
+                advantage: span.advantage,
             };
-            Ok((keep(memory), dtype))
-        };
-        (args.log_prob, args.log_prob_dtype) = floats(Some(batch.log_prob))?;
-        (args.old, args.old_dtype) = floats(batch.old)?;
-        (args.reference, args.reference_dtype) = floats(batch.reference)?;
-        (args.rollout, args.rollout_dtype) = floats(batch.rollout)?;
-        (args.entropy, args.entropy_dtype) = floats(batch.entropy)?;
-        match batch.advantages {
-            Advantages::Dense(values) => {
-                (args.advantage, args.advantage_dtype) = floats(Some(values))?;
-            }
-            Advantages::Rows(values) => args.episode = keep(device.upload(values)?),
-            Advantages::Spans { episode, spans, offsets } => {
-                let span = |span: &crate::params::arrays::AdvantageSpan| Span {
-                    start: span.tokens.start,
-                    end: span.tokens.end,
-                    advantage: span.advantage,
-                };
-                let spans: Vec<Span> = spans.iter().map(span).collect();
-                args.episode = keep(device.upload(episode)?);
-                args.spans = keep(device.upload(&spans)?);
-                args.span_offsets = keep(device.upload(&wide(offsets))?);
-            }
+            let spans: Vec<Span> = spans.iter().map(span).collect();
+            args.episode = arrays.slice(device, episode)?;
+            args.spans = arrays.slice(device, &spans)?;
+            args.span_offsets = arrays.slice(device, &wide(offsets))?;
         }
-        match batch.layout {
-            Layout::Padded { n_columns, .. } => args.n_columns = n_columns as i64,
-            Layout::Packed { offsets } => args.offsets = keep(device.upload(&wide(offsets))?),
-        }
-        args.trained = keep(device.upload(batch.mask)?);
-        args.known = args.trained;
-        match upstream {
-            Upstream::Loss(value) => args.upstream_value = value,
-            Upstream::Tokens { values, row_stride, token_stride } => {
-                args.upstream = keep(device.upload(values)?);
-                args.upstream_row_stride = row_stride as i64;
-                args.upstream_token_stride = token_stride as i64;
-            }
-        }
-        Ok(Inputs { _arrays: arrays })
     }
-}
-
-fn wide(offsets: &[usize]) -> Vec<i64> {
-    offsets.iter().map(|&offset| offset as i64).collect()
-}
-
-/// Arrays of the host with their places on the device.
-struct Outputs<'a> {
-    arrays: Vec<(Memory, FloatsMut<'a>)>,
-}
-
-impl<'a> Outputs<'a> {
-    fn new(device: &Cuda, outputs: PolicyOutputs<'a>, args: &mut Args) -> Result<Self> {
-        let mut arrays = Vec::new();
-        let mut place = |array: Option<FloatsMut<'a>>| -> Result<(u64, u32)> {
-            let Some(array) = array else { return Ok((0, 0)) };
-            let (bytes, dtype) = match array {
-                FloatsMut::F32(_) => (4, 0),
-                FloatsMut::Bf16(_) => (2, 1),
-                FloatsMut::F16(_) => (2, 2),
-            };
-            let memory = device.allocate(array.len() * bytes)?;
-            let address = memory.address();
-            arrays.push((memory, array));
-            Ok((address, dtype))
-        };
-        (args.grad_log_prob, args.grad_log_prob_dtype) = place(outputs.grad_log_prob)?;
-        (args.grad_entropy, args.grad_entropy_dtype) = place(outputs.grad_entropy)?;
-        (args.token_loss, args.token_loss_dtype) = place(outputs.token_loss)?;
-        Ok(Outputs { arrays })
+    match batch.layout {
+        Layout::Padded { n_columns, .. } => args.n_columns = n_columns as i64,
+        Layout::Packed { offsets } => args.offsets = arrays.slice(device, &wide(offsets))?,
     }
-
-    fn download(self, device: &Cuda) -> Result<()> {
-        for (memory, array) in self.arrays {
-            match array {
-                FloatsMut::F32(values) => device.download(&memory, values)?,
-                FloatsMut::Bf16(values) => device.download(&memory, values)?,
-                FloatsMut::F16(values) => device.download(&memory, values)?,
-            }
+    args.trained = arrays.slice(device, batch.mask)?;
+    args.known = match known.tokens {
+        Some(tokens) => arrays.slice(device, tokens)?,
+        None => args.trained,
+    };
+    match upstream {
+        Upstream::Loss(value) => args.upstream_value = value,
+        Upstream::Tokens { values, row_stride, token_stride } => {
+            args.upstream = arrays.slice(device, values)?;
+            args.upstream_row_stride = row_stride as i64;
+            args.upstream_token_stride = token_stride as i64;
         }
-        Ok(())
     }
+    Ok(arrays)
 }
 
 fn metrics(totals: &Totals, n_rows: usize, has_rollout: bool) -> LossMetrics {
