@@ -69,6 +69,14 @@ struct f16 {
 __device__ __forceinline__ bool is_finite(float x) { return (__float_as_uint(x) & 0x7f800000u) != 0x7f800000u; }
 __device__ __forceinline__ bool is_nan(float x) { return (__float_as_uint(x) & 0x7fffffffu) > 0x7f800000u; }
 
+__device__ __forceinline__ uint64_t bits_of(double x) {
+#if defined(HUNKWISE_HOST)
+    return __builtin_bit_cast(uint64_t, x);
+#else
+    return uint64_t(__double_as_longlong(x));
+#endif
+}
+
 __device__ __forceinline__ float to_float(float x) { return x; }
 
 __device__ __forceinline__ float to_float(bf16 x) { return __uint_as_float(uint32_t(x.bits) << 16); }

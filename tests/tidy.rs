@@ -19,8 +19,6 @@ const STEMS: [&str; 7] = [
     "logits_loss",
     "linear_loss",
 ];
-/// Those that the CUDA backend has so far.
-const CUDA_STEMS: [&str; 3] = ["policy_loss", "logits_loss", "linear_loss"];
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 9] = [
     "src/backend/cpu/linear_loss/gemm.rs",
@@ -134,7 +132,7 @@ fn every_backend_has_the_same_operations() {
             continue;
         }
         let is_cuda = folder.ends_with("cuda");
-        for stem in if is_cuda { &CUDA_STEMS[..] } else { &STEMS[..] } {
+        for stem in STEMS {
             assert!(
                 !is_cuda || Path::new(&format!("kernels/{stem}.cu")).exists(),
                 "kernels lacks {stem}"

@@ -3,9 +3,13 @@
 #include "../common.cuh"
 #include "run.hpp"
 
+#include "../anchor_gain.cu"
 #include "../linear_loss.cu"
 #include "../logits_loss.cu"
+#include "../pair_similarity.cu"
 #include "../policy_loss.cu"
+#include "../token_advantage.cu"
+#include "../window_similarity.cu"
 #include "faults.cpp"
 
 #include <cstdio>

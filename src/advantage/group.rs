@@ -72,7 +72,9 @@ pub(super) fn weighted(
             backend::cpu::token_advantage::segments(values, weights, offsets, form, &mut out)
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => return Err(device.lacks("group_advantage")),
+        Device::Cuda(device) => backend::cuda::token_advantage::segments(
+            device, values, weights, offsets, form, &mut out,
+        )?,
     };
     Ok(GroupAdvantages { values: out, counts })
 }

@@ -8,9 +8,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use crate::backend::cpu::token_advantage::{self, NONE, Piece};
+use crate::backend::cpu::token_advantage as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::token_advantage as cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::params::{NO_OWNER, Piece};
 use crate::rollout::{Sequence, Tokens};
 
 /// A piece of an occurrence: a run of bytes of a sequence that it covers.
@@ -165,11 +168,14 @@ pub fn project(
         credit.n_tokens = Some(tokens.mask.len() as u32);
         let (owner, turn) = match device {
             Device::Cpu(_) => (
-                token_advantage::owners(&tokens.byte_ends, &pieces, members.len()),
-                token_advantage::owners(&tokens.byte_ends, &turns, sequence.turns.len()),
+                cpu::owners(&tokens.byte_ends, &pieces, members.len()),
+                cpu::owners(&tokens.byte_ends, &turns, sequence.turns.len()),
             ),
             #[cfg(feature = "cuda")]
-            Device::Cuda(_) => return Err(device.lacks("project")),
+            Device::Cuda(device) => (
+                cuda::owners(device, &tokens.byte_ends, &pieces)?,
+                cuda::owners(device, &tokens.byte_ends, &turns)?,
+            ),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);
         for (tokens, turn, member) in token_runs(&tokens.mask, &turn, &owner) {
@@ -221,7 +227,7 @@ fn own_bytes(covers: &[Cover], members: &[usize]) -> Vec<Piece> {
     numbers.sort_unstable();
     let number_of = |member: u32| {
         let at = numbers.binary_search_by_key(&member, |&(member, _)| member);
-        at.map_or(NONE, |at| numbers[at].1)
+        at.map_or(NO_OWNER, |at| numbers[at].1)
     };
 
     let mut opens: Vec<(usize, usize, u32)> = covers
@@ -293,7 +299,7 @@ fn with_empty_tokens(mut turn: Vec<u32>, byte_ends: &[u32], turns: &[Piece]) -> 
             *turn = turns
                 .get(next)
                 .filter(|piece| piece.start <= end)
-                .map_or(NONE, |piece| piece.member);
+                .map_or(NO_OWNER, |piece| piece.member);
         }
         start = end;
     }
@@ -310,7 +316,7 @@ fn token_runs(mask: &[bool], turns: &[u32], owners: &[u32]) -> Vec<(Range<u32>, 
             && owners[token] == owners[start]
             && turns[token] == turns[start];
         if !goes_on {
-            if mask[start] && (turns[start], owners[start]) != (NONE, NONE) {
+            if mask[start] && (turns[start], owners[start]) != (NO_OWNER, NO_OWNER) {
                 runs.push((start as u32..token as u32, turns[start], owners[start]));
             }
             start = token;
@@ -333,10 +339,12 @@ fn overlay(turns: &[Piece], pieces: &[Piece]) -> Vec<(Range<usize>, u32, u32)> {
             while list.get(*next).is_some_and(|piece| piece.end <= start) {
                 *next += 1;
             }
-            list.get(*next).filter(|piece| piece.start <= start).map_or(NONE, |piece| piece.member)
+            list.get(*next)
+                .filter(|piece| piece.start <= start)
+                .map_or(NO_OWNER, |piece| piece.member)
         };
         let here = (at(turns, &mut turn), at(pieces, &mut piece));
-        if here != (NONE, NONE) {
+        if here != (NO_OWNER, NO_OWNER) {
             runs.push((start..end, here.0, here.1));
         }
     }
@@ -376,10 +384,10 @@ fn check(
                 tokens.mask.len()
             ));
         }
-        if n_ends >= NONE as usize {
+        if n_ends >= NO_OWNER as usize {
             return wrong(format!(
                 "{n_ends} tokens in one sequence; at most {} are possible",
-                NONE - 1
+                NO_OWNER - 1
             ));
         }
         let last = tokens.byte_ends.last().map_or(n_bytes, |&end| end as usize);

@@ -1,9 +1,14 @@
 //! Facility location on a weighted sparse graph.
 
 use super::lazy::{Gains, lazy_greedy};
-use crate::backend::cpu::anchor_gain::weighted::{BadEdge, Edges, WeightedGains};
+use crate::backend::cpu::anchor_gain::weighted::WeightedGains;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::anchor_gain as cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
+#[cfg(feature = "cuda")]
+use crate::params::cover::check_edges;
+use crate::params::cover::{BadEdge, Edges};
 
 /// A sparse graph in compressed rows: candidate `c` covers `units[e]` with `weights[e]`, for e in
 /// `offsets[c]..offsets[c + 1]`. The layout of a SciPy CSR matrix: `indptr`, `indices`, `data`.
@@ -58,29 +63,37 @@ pub fn facility_location(
         return shape("candidates and units are counted in 32 bits".to_owned());
     }
     let row_of = |edge: usize| offsets.partition_point(|&offset| offset <= edge) - 1;
-    let gains = match device {
-        Device::Cpu(_) => WeightedGains::new(Edges { offsets, units, weights }, n_units, k),
-        #[cfg(feature = "cuda")]
-        Device::Cuda(_) => return Err(device.lacks("facility_location")),
+    let mut picks = Picks::default();
+    let take = |candidate: u32, gain: f64| {
+        picks.candidates.push(candidate);
+        picks.gains.push(gain);
     };
-    let mut gains = match gains {
-        Ok(gains) => gains,
+    let edges = Edges { offsets, units, weights };
+    let done = match device {
+        Device::Cpu(_) => WeightedGains::new(edges, n_units, k).map(|mut gains| {
+            lazy_greedy(&mut gains, k, take);
+        }),
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => match check_edges(0, units, weights, n_units) {
+            Ok(()) => {
+                cuda::greedy_edges(device, edges, n_units, k, take)?;
+                Ok(())
+            }
+            Err(bad) => Err(bad),
+        },
+    };
+    match done {
+        Ok(()) => Ok(picks),
         Err(BadEdge::Unit(edge)) => {
             let (unit, row) = (units[edge], row_of(edge));
-            return shape(format!("edge {edge}, of candidate {row}, has unit {unit} of {n_units}"));
+            shape(format!("edge {edge}, of candidate {row}, has unit {unit} of {n_units}"))
         }
         Err(BadEdge::Weight(edge)) => {
             let (weight, row) = (weights[edge], row_of(edge));
             let rule = "weights are finite and not negative";
-            return shape(format!("edge {edge}, of candidate {row}, has weight {weight}; {rule}"));
+            shape(format!("edge {edge}, of candidate {row}, has weight {weight}; {rule}"))
         }
-    };
-    let mut picks = Picks::default();
-    lazy_greedy(&mut gains, k, |candidate, gain| {
-        picks.candidates.push(candidate);
-        picks.gains.push(gain);
-    });
-    Ok(picks)
+    }
 }
 
 impl Gains for WeightedGains<'_> {

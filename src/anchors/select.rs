@@ -5,10 +5,13 @@
 
 use super::lazy::{Gains, lazy_greedy};
 use super::{Anchor, AnchorConfig, cut, groupability, units};
-use crate::backend::cpu::anchor_gain::{self, UnitRanges};
+use crate::backend::cpu::anchor_gain;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::anchor_gain as cuda;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::params::cover::UnitRanges;
 use crate::similarity::Occurrences;
 
 /// The anchors of one task, and how they came about.
@@ -80,22 +83,24 @@ pub fn select(
 
     let covered = units::units(code, occurrences, &eligible, config.unit);
     let ranges = UnitRanges { offsets: &covered.offsets, ranges: &covered.ranges };
-    let mut gains = match device {
-        Device::Cpu(_) => RangeGains {
-            units: ranges,
-            scores: &scores,
-            best: vec![0.0; covered.n_units],
-            n_covered: 0,
-        },
-        #[cfg(feature = "cuda")]
-        Device::Cuda(_) => return Err(device.lacks("anchors::select")),
-    };
     let mut picks: Vec<(u32, f64)> = vec![];
     let mut gain = 0.0;
-    let n_evaluations = lazy_greedy(&mut gains, config.max_anchors, |pick, gain_of_pick| {
+    let take = |pick: u32, gain_of_pick: f64| {
         picks.push((eligible[pick as usize], scores[pick as usize]));
         gain += gain_of_pick;
-    });
+    };
+    let (n_evaluations, n_covered) = match device {
+        Device::Cpu(_) => {
+            let best = vec![0.0; covered.n_units];
+            let mut gains = RangeGains { units: ranges, scores: &scores, best, n_covered: 0 };
+            (lazy_greedy(&mut gains, config.max_anchors, take), gains.n_covered)
+        }
+        #[cfg(feature = "cuda")]
+        Device::Cuda(device) => {
+            let k = config.max_anchors;
+            cuda::greedy_ranges(device, ranges, &scores, covered.n_units, k, take)?
+        }
+    };
 
     let anchors = cut::cut(code, occurrences, &picks, config, |candidate| windows.first(candidate));
     let members = || anchors.iter().flat_map(|anchor| &anchor.members);
@@ -110,7 +115,7 @@ pub fn select(
             .sum(),
         n_members: members().count(),
         gain,
-        n_covered_units: gains.n_covered,
+        n_covered_units: n_covered,
         n_covered_lines: members().map(|member| member.span.len as usize).sum(),
         n_evaluations,
         anchors,

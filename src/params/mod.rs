@@ -1,8 +1,11 @@
 //! Plain numbers that cross from a stage into a backend: the only types that both sides know.
 
 pub(crate) mod arrays;
+pub(crate) mod cover;
+pub(crate) mod limits;
 pub(crate) mod loss;
 pub(crate) mod metrics;
+pub(crate) mod windows;
 
 /// An exact threshold on the Indel similarity `2·L/(m+n)` of two sequences of lengths m and n with a longest common
 /// subsequence of length L.
@@ -60,6 +63,20 @@ pub struct Match {
     /// Length of their longest common subsequence, in code tokens.
     pub lcs: u32,
 }
+
+/// A run of bytes and the number of the member that owns it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// First byte.
+    pub(crate) start: usize,
+    /// One past the last byte.
+    pub(crate) end: usize,
+    /// Owner, below the number of members.
+    pub(crate) member: u32,
+}
+
+/// The number of a token without owner.
+pub(crate) const NO_OWNER: u32 = u32::MAX;
 
 /// How a value becomes an advantage inside its group.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -2,11 +2,14 @@
 
 use super::starts::{Starts, check_code, check_windows};
 use super::{LineVectors, Match, Occurrence, Occurrences, SimilarityConfig};
-use crate::backend::cpu::window_similarity::{self as cpu, LineVectorTable, Threshold};
+use crate::backend::cpu::window_similarity as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::window_similarity as cuda;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::edits::EditType;
 use crate::error::{Error, Result};
+use crate::params::windows::{BestPlace, LineVectorTable, Threshold};
 
 /// For every candidate, in each turn of the task the most similar window of the same edit type, if it matches.
 ///
@@ -29,7 +32,7 @@ pub fn occurrences(
     let mut found = Vec::new();
     let mut ranges = vec![0..0; windows.len()];
     for starts in starts_by_type(code, windows) {
-        let sink = |row: usize, best: &[cpu::BestPlace]| {
+        let sink = |row: usize, best: &[BestPlace]| {
             let first = found.len();
             found.extend(best.iter().map(|place| Occurrence {
                 turn: starts.turns[place.turn as usize],
@@ -44,7 +47,10 @@ pub fn occurrences(
                 cpu::best_per_turn(host.simd(), &set, threshold, config.memory_limit, sink)?;
             }
             #[cfg(feature = "cuda")]
-            Device::Cuda(_) => return Err(device.lacks("window_similarity")),
+            Device::Cuda(gpu) => {
+                let set = starts.as_set(code);
+                cuda::best_per_turn(gpu, &set, threshold, config.memory_limit, sink)?;
+            }
         }
     }
     let mut result = Occurrences { offsets: vec![0], items: Vec::with_capacity(found.len()) };
@@ -99,7 +105,10 @@ pub fn matches(
                 cpu::matching_pairs(host.simd(), &set, threshold, &starts.candidates, memory)?
             }
             #[cfg(feature = "cuda")]
-            Device::Cuda(_) => return Err(device.lacks("window_similarity")),
+            Device::Cuda(gpu) => {
+                let set = starts.as_set(code);
+                cuda::matching_pairs(gpu, &set, threshold, &starts.candidates, memory)?
+            }
         };
         // Candidates are numbered by edit type first, so the matches of a type come after those of the type before.
         if result.is_empty() {

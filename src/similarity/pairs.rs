@@ -4,6 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Match, check_eta};
 use crate::backend::cpu::pair_similarity as cpu;
+#[cfg(feature = "cuda")]
+use crate::backend::cuda::pair_similarity as cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -62,7 +64,9 @@ pub fn pair_similarity(
             cpu::matching_pairs(simd, &tokens, items.offsets, n_symbols, eta, memory_limit)?
         }
         #[cfg(feature = "cuda")]
-        Device::Cuda(_) => return Err(device.lacks("pair_similarity")),
+        Device::Cuda(device) => {
+            cuda::matching_pairs(device, &tokens, items.offsets, eta, memory_limit)?
+        }
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())
 }

@@ -5,10 +5,11 @@
 
 use std::cmp::Ordering;
 
-use crate::backend::cpu::window_similarity::{Start, WORD_TOKENS, WindowSet};
+use crate::backend::cpu::window_similarity::WORD_TOKENS;
 use crate::code::{Span, TaskCode, Windows};
 use crate::edits::EditType;
 use crate::error::{Error, Result};
+use crate::params::windows::{Start, WindowSet};
 
 /// The windows of one edit type. Owns what a [`WindowSet`] borrows; see there for the arrays.
 #[derive(Debug, Default)]

@@ -10,6 +10,8 @@ use hunkwise::reference;
 use hunkwise::similarity::{Occurrence, Occurrences};
 use proptest::prelude::*;
 
+use crate::devices::devices;
+
 /// A task of distinct lines: `roots[r]` is the turn step (0 stays in the turn, 1 goes on) and the number of lines.
 fn code(roots: &[(u32, u32)], turns_per_trajectory: u32) -> TaskCode {
     let mut code = TaskCode { line_tokens: vec![0], root_lines: vec![0], ..TaskCode::default() };
@@ -93,6 +95,12 @@ proptest! {
         };
         let expected = reference::anchors::select(&code, &occurrences, &config);
         let found = select(&Device::cpu(), &code, &windows, &occurrences, &config).unwrap();
+        for device in devices().iter().skip(1) {
+            let other = select(device, &code, &windows, &occurrences, &config).unwrap();
+            prop_assert_eq!((other.n_picked, other.n_covered_units), (found.n_picked, found.n_covered_units));
+            prop_assert_eq!(other.gain.to_bits(), found.gain.to_bits());
+            prop_assert_eq!(&other.anchors, &found.anchors);
+        }
 
         prop_assert_eq!(found.n_picked, expected.picks.len());
         let gain: f64 = expected.picks.iter().fold(0.0, |sum, (_, gain)| sum + gain);
@@ -150,6 +158,12 @@ fn check_facility(rows: &[Vec<(u32, f64)>], n_units: usize, k: usize) {
         let found = pool.install(|| facility_location(&Device::cpu(), graph, n_units, k)).unwrap();
         let found: Vec<(u32, f64)> = found.candidates.into_iter().zip(found.gains).collect();
         assert_eq!(found, expected);
+    }
+    for device in devices().iter().skip(1) {
+        let graph = Csr { offsets: &offsets, units: &units, weights: &weights };
+        let found = facility_location(device, graph, n_units, k).unwrap();
+        let found: Vec<(u32, f64)> = found.candidates.into_iter().zip(found.gains).collect();
+        assert_eq!(found, expected, "{device:?}");
     }
 }
 

@@ -5,6 +5,7 @@ use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::reference::similarity as reference;
 use hunkwise::similarity::{Match, Ragged, pair_similarity};
 
+use crate::devices::devices;
 use crate::tasks::Random;
 
 fn check(items: &[Vec<u32>], eta: f64) -> usize {
@@ -34,6 +35,10 @@ fn check(items: &[Vec<u32>], eta: f64) -> usize {
             let found = pool.install(|| pair_similarity(&device, list, eta, 1 << 30)).unwrap();
             assert_eq!(found, expected, "{simd:?}, {n_threads} threads, eta {eta}");
         }
+    }
+    for device in devices().iter().skip(1) {
+        let list = Ragged { tokens: &tokens, offsets: &offsets };
+        assert_eq!(pair_similarity(device, list, eta, 1 << 30).unwrap(), expected, "{device:?}");
     }
     expected.len()
 }

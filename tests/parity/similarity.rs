@@ -8,9 +8,10 @@ use hunkwise::similarity::{
     LineVectors, Ragged, SimilarityConfig, matches, occurrences, pair_similarity,
 };
 
+use crate::devices::devices;
 use crate::tasks::{Random, Shape, random_task, task};
 
-/// Every way to run: instructions x threads.
+/// Every way to run: instructions x threads, and every device beside the host.
 fn everywhere(check: impl Fn(&Device) + Sync) {
     for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
         if simd > Simd::detect() {
@@ -22,6 +23,7 @@ fn everywhere(check: impl Fn(&Device) + Sync) {
             pool.install(|| check(&Device::Cpu(Cpu::with_simd(simd))));
         }
     }
+    devices().iter().skip(1).for_each(check);
 }
 
 fn check(
@@ -224,8 +226,9 @@ fn several_passes_give_the_same() {
         // Cells of 16 bytes, at most 5 turns and 5 windows a start: one start a pass, and a few.
         for memory_limit in [16 * 5 * 5, 16 * 5 * 40] {
             let config = SimilarityConfig { memory_limit, ..config.clone() };
-            let device = Device::cpu();
-            assert_eq!(occurrences(&device, &code, &windows, None, &config).unwrap(), expected);
+            for device in devices() {
+                assert_eq!(occurrences(&device, &code, &windows, None, &config).unwrap(), expected);
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use hunkwise::pipeline::{Config, credit};
 use hunkwise::rollout::Row;
 use hunkwise::{Device, report};
 
+use crate::devices::devices;
 use crate::rollouts::{Random, batch, rows};
 
 fn bytes(rows: Vec<Row>, device: &Device, config: &Config, n_threads: usize) -> Vec<u8> {
@@ -44,6 +45,10 @@ fn same_bytes_for_threads_simd_sets_and_row_orders() {
                 let got = bytes(rows, &Device::Cpu(Cpu::with_simd(simd)), &config, n_threads);
                 assert!(got == expected, "{simd:?}, {n_threads} threads");
             }
+        }
+        for device in devices().iter().skip(1) {
+            let got = bytes(rows(seed, 3, 6, 2), device, &config, 2);
+            assert!(got == expected, "{device:?}");
         }
     }
 }

@@ -3,6 +3,8 @@
 
 #[path = "../support/chain.rs"]
 mod chain;
+#[path = "../support/devices.rs"]
+mod devices;
 mod figure2;
 mod invariance;
 mod method;

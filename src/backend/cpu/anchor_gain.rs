@@ -11,21 +11,7 @@ pub(crate) mod weighted;
 
 use rayon::prelude::*;
 
-/// Ranges of units of all candidates: candidate `c` covers the units `start..end` of each of
-/// `ranges[offsets[c]..offsets[c + 1]]`. Ranges of one candidate are disjoint.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnitRanges<'a> {
-    /// One more than candidates.
-    pub(crate) offsets: &'a [usize],
-    /// Start and end of each range, in units.
-    pub(crate) ranges: &'a [(u32, u32)],
-}
-
-impl UnitRanges<'_> {
-    fn of(&self, candidate: usize) -> &[(u32, u32)] {
-        &self.ranges[self.offsets[candidate]..self.offsets[candidate + 1]]
-    }
-}
+use crate::params::cover::UnitRanges;
 
 /// Gains of all candidates. `gs` has one entry per candidate, `best` one per unit. Parallel over candidates; a
 /// candidate is summed by one thread.

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rayon::prelude::*;
 
 use super::Simd;
-use super::window_similarity::limits::Limits;
 use crate::error::{Error, Result};
+use crate::params::limits::Limits;
 use bags::Bags;
 use collect::{Pair, sorted_pairs};
 use distinct::Distinct;

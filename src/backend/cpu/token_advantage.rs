@@ -5,10 +5,7 @@
 
 use rayon::prelude::*;
 
-use crate::params::{GroupCounts, GroupForm};
-
-/// No owner, in the result of [`owners`].
-pub(crate) const NONE: u32 = u32::MAX;
+use crate::params::{GroupCounts, GroupForm, NO_OWNER, Piece};
 
 /// Advantages of the members of each segment `offsets[g]..offsets[g + 1]`, into `out` (as long as `values`).
 ///
@@ -107,18 +104,7 @@ fn segment(
     counts
 }
 
-/// A run of bytes and the number of the member that owns it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
-    /// First byte.
-    pub(crate) start: usize,
-    /// One past the last byte.
-    pub(crate) end: usize,
-    /// Owner, below the number of members.
-    pub(crate) member: u32,
-}
-
-/// Owner of each token: the member with the most bytes in it, the lowest number among equals, [`NONE`] where no piece
+/// Owner of each token: the member with the most bytes in it, the lowest number among equals, [`NO_OWNER`] where no piece
 /// touches it. Token `i` has the bytes `byte_ends[i-1]..byte_ends[i]`; a token without bytes has no owner. `pieces`
 /// are disjoint and sorted; a member may have several.
 ///
@@ -129,7 +115,7 @@ pub(crate) fn owners(byte_ends: &[u32], pieces: &[Piece], n_members: usize) -> V
     let mut touched: Vec<u32> = Vec::new();
     let mut next = 0;
     let mut start = 0;
-    let mut owners = vec![NONE; byte_ends.len()];
+    let mut owners = vec![NO_OWNER; byte_ends.len()];
     for (owner, &end) in owners.iter_mut().zip(byte_ends) {
         let end = end as usize;
         while pieces.get(next).is_some_and(|piece| piece.end <= start) {
@@ -157,7 +143,7 @@ pub(crate) fn owners(byte_ends: &[u32], pieces: &[Piece], n_members: usize) -> V
 
 /// The member with the most bytes, the lowest among equals. Leaves both lists as they were before the token.
 fn largest(touched: &mut Vec<u32>, bytes_of: &mut [usize]) -> u32 {
-    let (mut owner, mut most) = (NONE, 0);
+    let (mut owner, mut most) = (NO_OWNER, 0);
     for member in touched.drain(..) {
         let bytes = std::mem::take(&mut bytes_of[member as usize]);
         if bytes > most || (bytes == most && member < owner) {

@@ -41,7 +41,8 @@ pub(super) struct Source {
 }
 
 /// What the files of `kernels/` include.
-pub(super) const HEADERS: [Source; 2] = [
+pub(super) const HEADERS: [Source; 3] = [
+    Source { name: "bit_lcs.cuh", text: include_str!("../../../kernels/bit_lcs.cuh") },
     Source { name: "common.cuh", text: include_str!("../../../kernels/common.cuh") },
     Source { name: "policy_loss.cuh", text: include_str!("../../../kernels/policy_loss.cuh") },
 ];

@@ -4,7 +4,9 @@
 //! error that says where it was looked for. With the feature `emulate` the same kernels run on the host, through the
 //! same launches: for tests, not for speed.
 
+pub(crate) mod anchor_gain;
 mod arrays;
+mod bit_lcs;
 mod driver;
 #[cfg(feature = "emulate")]
 mod emulated;
@@ -12,7 +14,10 @@ mod gpu;
 pub(crate) mod linear_loss;
 pub(crate) mod logits_loss;
 mod nvrtc;
+pub(crate) mod pair_similarity;
 pub(crate) mod policy_loss;
+pub(crate) mod token_advantage;
+pub(crate) mod window_similarity;
 
 use std::fmt;
 use std::sync::Arc;

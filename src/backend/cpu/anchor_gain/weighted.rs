@@ -13,6 +13,7 @@
 use rayon::prelude::*;
 
 use super::byte_rows::{ByteRows, Levels, Scale};
+use crate::params::cover::{BadEdge, Edges, check_edges};
 
 /// Edges of a part.
 const PART_EDGES: usize = 64;
@@ -22,31 +23,6 @@ const N_SUMS: usize = 8;
 const CHUNK_ROWS: usize = 64;
 /// Rows of bytes pay from so many times on that the picks, were they average, cover each unit.
 const FEW_COVERS: f64 = 2.0;
-
-/// Candidate `c` covers `units[e]` with weight `weights[e]`, for the edges e in `offsets[c]..offsets[c + 1]`.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Edges<'a> {
-    /// One more than candidates.
-    pub(crate) offsets: &'a [usize],
-    pub(crate) units: &'a [u32],
-    pub(crate) weights: &'a [f64],
-}
-
-impl Edges<'_> {
-    fn of(&self, candidate: usize) -> (&[u32], &[f64]) {
-        let edges = self.offsets[candidate]..self.offsets[candidate + 1];
-        (&self.units[edges.clone()], &self.weights[edges])
-    }
-}
-
-/// The first edge that is not allowed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum BadEdge {
-    /// Its unit is not below the number of units.
-    Unit(usize),
-    /// Its weight is negative or not finite.
-    Weight(usize),
-}
 
 /// Gains of all candidates, given what has been picked.
 #[derive(Debug)]
@@ -177,7 +153,7 @@ fn read(
             // A sum of an infinity or NaN is one, and so may be that of numbers that are allowed.
             if signs || !sum.is_finite() || last_unit as usize >= n_units {
                 let first = edges.offsets[candidate] + at * PART_EDGES;
-                check(first, units, weights, n_units)?;
+                check_edges(first, units, weights, n_units)?;
             }
             gain += sum;
             if let Some(scale) = scale {
@@ -190,18 +166,6 @@ fn read(
         gains.push(gain);
     }
     Ok((gains, rows))
-}
-
-fn check(first: usize, units: &[u32], weights: &[f64], n_units: usize) -> Result<(), BadEdge> {
-    for (edge, (&unit, &weight)) in (first..).zip(units.iter().zip(weights)) {
-        if unit as usize >= n_units {
-            return Err(BadEdge::Unit(edge));
-        }
-        if !(0.0..f64::INFINITY).contains(&weight) {
-            return Err(BadEdge::Weight(edge));
-        }
-    }
-    Ok(())
 }
 
 /// The sum of a part, and whether a sign bit is set in it.

@@ -11,8 +11,8 @@ use std::sync::MutexGuard;
 use super::best::{BestTable, GroupCells, Key, Layout, Places};
 use super::judge::NearRows;
 use super::lanes::{Kernel, N_LANES, N_PARTS, PART_ROWS, Part, READ_ROWS};
-use super::limits::Limits;
 use super::{Prepared, Sink, WindowSet};
+use crate::params::limits::Limits;
 
 /// The most tokens of a row for which a quotient in f32 is as good as the fraction: 2^23 / 2896² is 1.0002.
 ///

@@ -12,14 +12,7 @@ use super::judge::{Judge, JudgeState, NearRows, lexical};
 use super::lanes::{Kernel, N_LANES, PART_ROWS};
 use super::{Prepared, Simd, WindowSet, with_kernel};
 use crate::error::{Error, Result};
-
-/// One vector of signed bytes for each line id.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LineVectorTable<'a> {
-    pub(crate) dim: usize,
-    /// (line ids) x `dim`.
-    pub(crate) data: &'a [i8],
-}
+use crate::params::windows::{LineVectorTable, SLACK, least_lexical};
 
 /// The blend `(1-w) lex + w emb`.
 #[derive(Debug)]
@@ -42,9 +35,6 @@ pub(super) struct Blended {
     least_cosine: f32,
     bytes: u64,
 }
-
-/// More than rounding can add to a blend (a few units in the last place).
-const SLACK: f64 = 1e-9;
 
 /// More than rounding can take from a product in f32: that is rounded once when it is converted, a root of a norm once,
 /// and a bound, the product of two roots and a factor, three times; 2^-24 of the product of the roots each time.
@@ -173,12 +163,7 @@ impl Judge for Blended {
     const IS_LEXICAL: bool = false;
 
     fn lexical_eta(&self) -> f64 {
-        // emb is at most 1, so a match has lex >= (eta - w) / (1 - w).
-        let lexical_part = self.eta - self.weight - SLACK;
-        if lexical_part <= 0.0 || self.weight >= 1.0 {
-            return 0.0;
-        }
-        (lexical_part / (1.0 - self.weight)).min(1.0)
+        least_lexical(self.eta, self.weight)
     }
 
     fn state<'a>(&'a self, set: &'a WindowSet<'a>, prepared: &'a Prepared) -> BlendedState<'a> {

@@ -1,6 +1,6 @@
 //! Which lengths can match at all: the integer form of "similarity at least eta", by length.
 
-use crate::params::LeastLcs;
+use super::LeastLcs;
 
 /// For every length n: the lengths that can match it, and the least common subsequence of any such match.
 ///
@@ -45,6 +45,12 @@ impl Limits {
             })
             .collect();
         Limits { least, by_length }
+    }
+
+    /// The limits of all lengths from 0.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn all(&self) -> &[LengthLimit] {
+        &self.by_length
     }
 
     /// The limits of a length.
