@@ -8,7 +8,7 @@
 //
 // Launch, for each round: gains, a warp for each candidate (8 to a block); pick, one block; cover, 64 blocks of 256 threads.
 // Nothing comes back to the host between rounds: a round after the last pick does nothing.
-// Moves, for each round: 8 B for each unit of each candidate, 12 B more for each edge. History and prediction: dev/greedy.md.
+// Moves, for each round: 8 B for each unit of each candidate, 12 B more for each edge. Prediction: dev/cuda.md.
 
 #include "common.cuh"
 

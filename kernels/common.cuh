@@ -32,6 +32,14 @@ typedef unsigned long long uint64_t;
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ Args args)
 #endif
 
+// The same with room for at least this many blocks on a multiprocessor, so with so many registers as that leaves.
+#if defined(HUNKWISE_HOST)
+#define KERNEL_OF_BLOCKS(threads, blocks, name, Args) KERNEL(threads, name, Args)
+#else
+#define KERNEL_OF_BLOCKS(threads, blocks, name, Args) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ Args args)
+#endif
+
 // SHARED(float[8], partial): a shared variable. DYNAMIC_SHARED(float, row): that of the launch, as a pointer.
 #if defined(HUNKWISE_HOST)
 #define SHARED(Type, name)                                                                                \
@@ -208,7 +216,8 @@ __device__ __forceinline__ unsigned cluster_size() {
     return size;
 }
 __device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+    // Not `.aligned`: lanes of a warp may come here apart.
+    asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory");
 }
 template <class T>
 __device__ __forceinline__ T of_block(const T* shared, unsigned rank) {

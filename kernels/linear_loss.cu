@@ -9,7 +9,7 @@
 // Shapes: one product C[m, n] = sum_k A[m, k] B[k, n], each operand with any strides, one of them 1; rows may be picked by an index.
 // Launch: one block of 256 threads for each tile of 64 x 64 of C, 16 of k at a time, 4 x 4 sums to a thread.
 // Operations: 2 m n k, in f32 with fmaf: each sum runs in the order of k, so a row has the same bits in every batch.
-// Moves: A once for each 64 columns of C, B once for each 64 rows. History and prediction: dev/linear_loss.md.
+// Moves: A once for each 64 columns of C, B once for each 64 rows. Prediction: dev/cuda.md.
 
 #include "common.cuh"
 

@@ -10,7 +10,7 @@
 // of blocks for each row, each with its part of the row in shared memory; by, a thread for each row.
 // Moves, with V logits of s bytes: read V s; write 2 V s; resident 2 V s for both, and no second read.
 // For each logit: read 4 operations and an ex2, write 6 and an ex2. f32 within a thread, then f64 in a fixed order.
-// History and prediction: dev/logits_loss.md.
+// Prediction: dev/cuda.md.
 
 #include "policy_loss.cuh"
 
@@ -152,19 +152,30 @@ __device__ float temperature_of(const Args& args, int64_t token) {
 
 __device__ int64_t token_of(const Args& args, int64_t row) { return args.tokens ? args.tokens[row] : row; }
 
-// Adds a piece of a row, neighbouring threads taking neighbouring packs, and copies it if told where.
-template <class T>
-__device__ Seen see(const T* from, int64_t n, float scale) {
-    Seen seen;
+// Hands over a piece of a row, neighbouring threads taking neighbours: packs with their first place, then single values.
+// Several loads of a thread are under way at once.
+template <class T, class OfPack, class OfOne>
+__device__ __forceinline__ void read_piece(const T* from, int64_t n, OfPack of_pack, OfOne of_one) {
+    // As many as registers allow.
+    constexpr unsigned BATCH = sizeof(T) == 4 ? 2 : 4;
     int64_t head = until_aligned(from);
     head = head < n ? head : n;
     int64_t n_packs = (n - head) / Pack<T>::N;
     auto packs = reinterpret_cast<const Pack<T>*>(from + head);
-    for (int64_t i = threadIdx.x; i < n_packs; i += THREADS) seen.add(packs[i], scale);
+    for (int64_t i = threadIdx.x; i < n_packs; i += BATCH * THREADS) {
+        Pack<T> batch[BATCH];
+        UNROLL
+        for (unsigned b = 0; b < BATCH; b++) {
+            if (i + b * THREADS < n_packs) batch[b] = packs[i + b * THREADS];
+        }
+        UNROLL
+        for (unsigned b = 0; b < BATCH; b++) {
+            if (i + b * THREADS < n_packs) of_pack(head + (i + b * THREADS) * Pack<T>::N, batch[b]);
+        }
+    }
     int64_t tail = head + n_packs * Pack<T>::N;
-    if (threadIdx.x < head) seen.add_one(to_float(from[threadIdx.x]), scale);
-    if (tail + threadIdx.x < n) seen.add_one(to_float(from[tail + threadIdx.x]), scale);
-    return seen;
+    if (threadIdx.x < head) of_one(threadIdx.x);
+    if (tail + threadIdx.x < n) of_one(tail + threadIdx.x);
 }
 
 template <class T>
@@ -182,7 +193,10 @@ __device__ void read_row(const Args& args) {
     auto from = static_cast<const T*>(args.logits) + row * args.n_columns;
     float temperature = temperature_of(args, token);
     float scale = LOG2_E / temperature;
-    Whole whole = join(see(from, args.n_vocab, scale), scale);
+    Seen seen;
+    auto of_pack = [&](int64_t, const Pack<T>& pack) { seen.add(pack, scale); };
+    read_piece(from, args.n_vocab, of_pack, [&](int64_t i) { seen.add_one(to_float(from[i]), scale); });
+    Whole whole = join(seen, scale);
     if (!is_first) return;
     int64_t target = args.targets[token];
     bool has_target = target >= 0 && target < args.n_vocab;
@@ -361,20 +375,16 @@ __device__ void resident_row(const Args& args) {
     int64_t n = end < args.n_vocab ? end - start : args.n_vocab > start ? args.n_vocab - start : 0;
     int64_t head = until_aligned(from);
     T* here = slice + (head ? Pack<T>::N - head : 0);
-    head = head < n ? head : n;
-    int64_t n_packs = (n - head) / Pack<T>::N, tail = head + n_packs * Pack<T>::N;
     Seen seen;
-    for (int64_t i = threadIdx.x; i < n_packs; i += THREADS) {
-        auto pack = reinterpret_cast<const Pack<T>*>(from + head)[i];
-        reinterpret_cast<Pack<T>*>(here + head)[i] = pack;
+    auto of_pack = [&](int64_t first, const Pack<T>& pack) {
+        *reinterpret_cast<Pack<T>*>(here + first) = pack;
         seen.add(pack, scale);
-    }
-    auto one = [&](int64_t i) {
+    };
+    auto of_one = [&](int64_t i) {
         here[i] = from[i];
         seen.add_one(to_float(from[i]), scale);
     };
-    if (threadIdx.x < head) one(threadIdx.x);
-    if (tail + threadIdx.x < n) one(tail + threadIdx.x);
+    read_piece(from, n, of_pack, of_one);
     Whole joined = join(seen, scale);
     bool has_target = target >= 0 && target < args.n_vocab;
     if (threadIdx.x == 0) {
@@ -416,14 +426,9 @@ __device__ void resident_row(const Args& args) {
     write(here, to, start, end, args.n_vocab, target, gradient);
 }
 
-KERNEL(THREADS, logits_loss_resident, Args) {
-    if (args.dtype == F32) {
-        resident_row<float>(args);
-    } else if (args.dtype == BF16) {
-        resident_row<bf16>(args);
-    } else {
-        resident_row<f16>(args);
-    }
-}
+// One for each dtype, and two blocks to a multiprocessor: one reads while the other writes.
+KERNEL_OF_BLOCKS(THREADS, 2, logits_loss_resident_f32, Args) { resident_row<float>(args); }
+KERNEL_OF_BLOCKS(THREADS, 2, logits_loss_resident_bf16, Args) { resident_row<bf16>(args); }
+KERNEL_OF_BLOCKS(THREADS, 2, logits_loss_resident_f16, Args) { resident_row<f16>(args); }
 
 }  // namespace logits_loss

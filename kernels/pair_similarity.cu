@@ -7,7 +7,7 @@
 //
 // Launch: one block of 128 threads for each pattern and 128 texts: the pattern's match masks in shared memory, a text in each
 // thread, the bit vector in registers (2 to 16 words of 32 tokens). Longer patterns take strips of 512 tokens.
-// Operations: for each token of a text 5 to 6 a word. Integers only. History and prediction: dev/pair_similarity.md.
+// Operations: for each token of a text 5 to 6 a word. Integers only. Prediction: dev/cuda.md.
 
 #include "bit_lcs.cuh"
 
@@ -93,6 +93,6 @@ KERNEL(THREADS, pair_similarity_pairs_2, Args) { find_pairs<2, false>(args); }
 KERNEL(THREADS, pair_similarity_pairs_4, Args) { find_pairs<4, false>(args); }
 KERNEL(THREADS, pair_similarity_pairs_8, Args) { find_pairs<8, false>(args); }
 KERNEL(THREADS, pair_similarity_pairs_16, Args) { find_pairs<16, false>(args); }
-KERNEL(THREADS, pair_similarity_pairs_long, Args) { find_pairs<STRIP_WORDS, true>(args); }
+KERNEL_OF_BLOCKS(THREADS, 1, pair_similarity_pairs_long, Args) { find_pairs<STRIP_WORDS, true>(args); }
 
 }  // namespace pair_similarity

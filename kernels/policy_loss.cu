@@ -10,7 +10,7 @@
 // Launch: one block of 256 threads for each of n_rows * pieces_per_row pieces (count, ratio, terms); one block (rows, join).
 // Neighbouring threads have neighbouring tokens. f32 arithmetic, at most 16 values to a thread in f32, then f64 in a fixed order.
 // Moves, for each token: 4 B each of logp, old, advantage (dense), reference, rollout, entropy; 1 B of mask, twice; 4 B of each
-// output. History and prediction: dev/policy_loss.md.
+// output. Prediction: dev/cuda.md.
 
 #include "policy_loss.cuh"
 

@@ -5,7 +5,7 @@
 // src/reference/advantage.rs is the specification. Sums run first member to last in f64, as on the host: equal bit for bit.
 //
 // Launch: segments, a thread for each segment; owners, a thread for each token. Blocks of 128 threads.
-// Moves: 12 B for each member, 2 to 3 times; 8 B for each token and 24 B for each piece it meets. History: dev/token_advantage.md.
+// Moves: 12 B for each member, 2 to 3 times; 8 B for each token and 24 B for each piece it meets. Prediction: dev/cuda.md.
 
 #include "common.cuh"
 

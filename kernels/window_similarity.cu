@@ -11,7 +11,7 @@
 // tokens; what a strip carries over to the next is kept for each text token. judge and offers: a thread for each pair found.
 // gram: a block of 256 threads for each tile of 16 x 16 lines. norms and own: a thread for each row.
 // Operations: for each token of a text 5 to 6 a word; for each line end a popcount a word and about 8 for each row in the range
-// of lengths. Integers only, but for the similarities of pairs that match (f64). History and prediction: dev/window_similarity.md.
+// of lengths. Integers only, but for the similarities of pairs that match (f64). Prediction: dev/cuda.md.
 
 #include "bit_lcs.cuh"
 
@@ -154,7 +154,7 @@ KERNEL(THREADS, window_similarity_pairs_2, Args) { find_pairs<2, false>(args); }
 KERNEL(THREADS, window_similarity_pairs_4, Args) { find_pairs<4, false>(args); }
 KERNEL(THREADS, window_similarity_pairs_8, Args) { find_pairs<8, false>(args); }
 KERNEL(THREADS, window_similarity_pairs_16, Args) { find_pairs<16, false>(args); }
-KERNEL(THREADS, window_similarity_pairs_long, Args) { find_pairs<STRIP_WORDS, true>(args); }
+KERNEL_OF_BLOCKS(THREADS, 1, window_similarity_pairs_long, Args) { find_pairs<STRIP_WORDS, true>(args); }
 
 // Products of the vectors of all lines with all lines. Blocks over tiles of TILE x TILE; four bytes at a time.
 KERNEL(TILE* TILE, window_similarity_gram, Args) {

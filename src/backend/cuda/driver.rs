@@ -17,10 +17,23 @@ pub(super) trait Driver: fmt::Debug + Send + Sync {
     /// Returns when the bytes are there.
     fn download(&self, from: u64, bytes: &mut [u8]) -> Result<()>;
     fn launch(&self, launch: &Launch<'_>) -> Result<()>;
+    /// From now on the time of each launch is taken; what was taken before is forgotten.
+    fn start_times(&self);
+    /// Waits, and gives the times since then; no more are taken.
+    fn take_times(&self) -> Result<Vec<KernelTime>>;
     /// Bytes of shared memory that a block may ask for at its launch.
     fn shared_bytes(&self) -> u32;
     /// Blocks of the largest cluster: 1 where there are no clusters.
     fn largest_cluster(&self) -> u32;
+}
+
+/// How long a launch took on the device.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct KernelTime {
+    /// The kernel.
+    pub kernel: &'static str,
+    /// Between the events before and after it.
+    pub seconds: f64,
 }
 
 /// A kernel with its arguments.

@@ -7,10 +7,11 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use rayon::prelude::*;
 
-use super::driver::{Driver, Launch};
+use super::driver::{Driver, KernelTime, Launch};
 use crate::error::{Error, Result};
 
 /// Bytes on either side of an array that nothing may write to.
@@ -52,6 +53,7 @@ pub(super) struct Emulated {
     n_launches: AtomicU64,
     /// By address.
     memory: Mutex<BTreeMap<u64, Array>>,
+    times: Mutex<Option<Vec<KernelTime>>>,
 }
 
 /// An allocation with a strip on either side.
@@ -71,7 +73,12 @@ impl Array {
 
 impl Emulated {
     pub(super) fn new(seed: u64) -> Self {
-        Emulated { seed, n_launches: AtomicU64::new(0), memory: Mutex::default() }
+        Emulated {
+            seed,
+            n_launches: AtomicU64::new(0),
+            memory: Mutex::default(),
+            times: Mutex::default(),
+        }
     }
 
     /// Calls `with` with the bytes of an allocation that hold `at`, and where `at` is in them.
@@ -127,6 +134,7 @@ impl Driver for Emulated {
     }
 
     fn launch(&self, launch: &Launch<'_>) -> Result<()> {
+        let begun = Instant::now();
         let kernel = CString::new(launch.kernel).map_err(|e| error(e.to_string()))?;
         let grid = launch.grid;
         let call = HostLaunch {
@@ -154,13 +162,23 @@ impl Driver for Emulated {
             Err(error(message.to_string_lossy().into_owned()))
         })?;
         let memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        match memory.values().find(|array| !array.is_whole()) {
-            Some(array) => {
-                let what = format!("a store beside an array of {} bytes", array.n_bytes);
-                Err(error(format!("{}: {what}", launch.kernel)))
-            }
-            None => Ok(()),
+        if let Some(array) = memory.values().find(|array| !array.is_whole()) {
+            let what = format!("a store beside an array of {} bytes", array.n_bytes);
+            return Err(error(format!("{}: {what}", launch.kernel)));
         }
+        if let Some(times) = &mut *self.times.lock().unwrap_or_else(PoisonError::into_inner) {
+            let seconds = begun.elapsed().as_secs_f64();
+            times.push(KernelTime { kernel: launch.kernel, seconds });
+        }
+        Ok(())
+    }
+
+    fn start_times(&self) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(vec![]);
+    }
+
+    fn take_times(&self) -> Result<Vec<KernelTime>> {
+        Ok(self.times.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default())
     }
 
     /// Little, so that rows of a test's size take clusters.
@@ -238,6 +256,22 @@ mod tests {
         assert!(message(sums(4, 1)).contains("threads wait for others that never come"));
         assert!(message(sums(5, 1)).contains("whose mask leaves out the thread itself"));
         assert!(message(sums(6, 1)).contains("wait at different operations"));
+    }
+
+    #[test]
+    fn times_are_those_of_the_launches_in_between() {
+        let device = Cuda::emulated(1);
+        let run = || {
+            let from = device.upload(&[0u32; 512]).unwrap();
+            let to = device.allocate(16).unwrap();
+            let args = Args { from: from.address(), to: to.address(), fault: 0, unused: 0 };
+            device.launch(&SOURCE, "faults", Grid::of(2, THREADS), &args).unwrap();
+        };
+        run();
+        let ((), times) = device.kernel_times(run).unwrap();
+        assert_eq!(times.iter().map(|time| time.kernel).collect::<Vec<_>>(), ["faults"]);
+        assert!(times[0].seconds > 0.0);
+        assert_eq!(device.kernel_times(|| ()).unwrap().1, []);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use super::driver::{Driver, Launch};
+use super::driver::{Driver, KernelTime, Launch};
 use super::nvrtc;
 use crate::error::{Error, Result};
 
@@ -32,7 +32,11 @@ pub(super) struct Gpu {
     /// Kernels by their name, with the module that each is in.
     kernels: Mutex<HashMap<&'static str, sys::CUfunction>>,
     modules: Mutex<HashMap<&'static str, sys::CUmodule>>,
+    /// Of each launch its name and the events around it, while times are taken.
+    times: Mutex<Option<Vec<Timed>>>,
 }
+
+type Timed = (&'static str, sys::CUevent, sys::CUevent);
 
 // SAFETY: handles of the driver may be used from any thread; each call below makes the context current in its own.
 unsafe impl Send for Gpu {}
@@ -109,6 +113,7 @@ impl Gpu {
             largest_cluster: if major >= 9 { PORTABLE_CLUSTER } else { 1 },
             kernels: Mutex::default(),
             modules: Mutex::default(),
+            times: Mutex::default(),
         })
     }
 
@@ -119,6 +124,15 @@ impl Gpu {
     fn enter(&self) -> Result<()> {
         // SAFETY: the context lives as long as `self`.
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| self.failed(e))
+    }
+
+    /// A new event at this place of the stream.
+    fn event(&self) -> Result<sys::CUevent> {
+        let failed = |e| self.failed(e);
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT).map_err(failed)?;
+        // SAFETY: event and stream are this context's.
+        unsafe { result::event::record(event, self.stream) }.map_err(failed)?;
+        Ok(event)
     }
 
     fn kernel(&self, launch: &Launch<'_>) -> Result<sys::CUfunction> {
@@ -230,6 +244,8 @@ impl Driver for Gpu {
             attrs: &mut dimension,
             numAttrs: u32::from(grid.cluster > 1),
         };
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = if times.is_some() { Some(self.event()?) } else { None };
         let mut params = [launch.args.as_ptr().cast_mut().cast::<c_void>()];
         // SAFETY: the kernel takes one struct by value, whose bytes are `args` (the two layouts are compared when the
         // kernels run on the host); the driver copies them before it returns. The addresses in them are of memory on this
@@ -237,7 +253,35 @@ impl Driver for Gpu {
         unsafe {
             sys::cuLaunchKernelEx(&config, kernel, params.as_mut_ptr(), ptr::null_mut()).result()
         }
-        .map_err(|e| self.failed(e))
+        .map_err(|e| self.failed(e))?;
+        if let (Some(times), Some(started)) = (&mut *times, started) {
+            times.push((launch.kernel, started, self.event()?));
+        }
+        Ok(())
+    }
+
+    fn start_times(&self) {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner) = Some(vec![]);
+    }
+
+    fn take_times(&self) -> Result<Vec<KernelTime>> {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.enter()?;
+        // SAFETY: the stream lives as long as `self`.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(|e| self.failed(e))?;
+        let mut found = vec![];
+        for (kernel, started, ended) in times.unwrap_or_default() {
+            // SAFETY: both events were recorded on the stream, which is done with them; each is destroyed once.
+            let milliseconds = unsafe {
+                let elapsed = result::event::elapsed(started, ended);
+                let _ = result::event::destroy(started);
+                let _ = result::event::destroy(ended);
+                elapsed
+            };
+            let seconds = f64::from(milliseconds.map_err(|e| self.failed(e))?) / 1e3;
+            found.push(KernelTime { kernel, seconds });
+        }
+        Ok(found)
     }
 
     fn shared_bytes(&self) -> u32 {

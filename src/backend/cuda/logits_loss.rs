@@ -15,6 +15,9 @@ use crate::params::loss::PolicyLossConfig;
 const SOURCE: Source =
     Source { name: "logits_loss.cu", text: include_str!("../../../kernels/logits_loss.cu") };
 const THREADS: u32 = 512;
+/// The kernels that keep a row in shared memory, by dtype.
+const RESIDENT: [&str; 3] =
+    ["logits_loss_resident_f32", "logits_loss_resident_bf16", "logits_loss_resident_f16"];
 /// Columns that a block writes.
 const PART: usize = 16384;
 /// Bytes of `Softmax` of the kernels.
@@ -226,7 +229,7 @@ pub(crate) fn logits_loss(
             call.args.slice = slice as i64;
             call.args.policy = *policy.args();
             policy.share()?;
-            device.launch(&SOURCE, "logits_loss_resident", grid, &call.args)?;
+            device.launch(&SOURCE, RESIDENT[call.args.dtype as usize], grid, &call.args)?;
             policy.terms()?;
         }
         None => {
@@ -250,16 +253,25 @@ fn resident_grid(
     rows: &LogitsRows<'_>,
     value_bytes: usize,
 ) -> Result<Option<(Grid, usize)>> {
-    let room = (device.driver.shared_bytes() as usize).saturating_sub(FIXED_SHARED + PACK_BYTES);
-    let mut cluster = 1;
-    while cluster <= device.driver.largest_cluster() {
-        let slice = rows.n_columns.div_ceil(cluster as usize).next_multiple_of(PACK_BYTES);
-        if slice * value_bytes <= room {
-            let shared_bytes = (slice * value_bytes + PACK_BYTES) as u32;
-            let blocks = blocks(rows.targets.len(), cluster as usize)?;
-            return Ok(Some((Grid { blocks, threads: THREADS, cluster, shared_bytes }, slice)));
-        }
-        cluster *= 2;
-    }
-    Ok(None)
+    let room = device.driver.shared_bytes() as usize;
+    let fitting = |room: usize| {
+        let clusters = (0..).map(|power| 1 << power);
+        clusters.take_while(|&cluster| cluster <= device.driver.largest_cluster()).find_map(
+            |cluster| {
+                let slice = rows.n_columns.div_ceil(cluster as usize).next_multiple_of(PACK_BYTES);
+                let shared_bytes = slice * value_bytes + PACK_BYTES;
+                (shared_bytes + FIXED_SHARED <= room).then_some((
+                    cluster,
+                    slice,
+                    shared_bytes as u32,
+                ))
+            },
+        )
+    };
+    // Two blocks to a multiprocessor, where that can be: one reads while the other writes.
+    let Some((cluster, slice, shared_bytes)) = fitting(room / 2).or_else(|| fitting(room)) else {
+        return Ok(None);
+    };
+    let blocks = blocks(rows.targets.len(), cluster as usize)?;
+    Ok(Some((Grid { blocks, threads: THREADS, cluster, shared_bytes }, slice)))
 }

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use bytemuck::{NoUninit, Pod};
 
+pub use self::driver::KernelTime;
 use self::driver::{Driver, Launch, Memory, Source};
 use crate::error::Result;
 
@@ -59,6 +60,16 @@ impl Cuda {
     /// The name that the driver gives the device.
     pub fn name(&self) -> &str {
         self.driver.name()
+    }
+
+    /// What `work` gives, and how long each of its kernels took. One measurement at a time for all clones of a device.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) when the device fails.
+    pub fn kernel_times<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Vec<KernelTime>)> {
+        self.driver.start_times();
+        let result = work();
+        Ok((result, self.driver.take_times()?))
     }
 
     /// A copy of an array on the device.
