@@ -23,7 +23,6 @@ import numpy as np
 from . import _hunkwise
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 __all__ = ["Opcode", "compute_didpo_outcome_advantage", "install", "opcodes", "ratio"]
@@ -110,9 +109,9 @@ def compute_didpo_outcome_advantage(
 ) -> tuple[Tensor, Tensor, dict[str, Any]] | tuple[Tensor, Tensor]:
     """Advantages `[rows, tokens]` with the authors' parameters and numbers.
 
-    `token_level_rewards` and `response_mask`: `[rows, tokens]`; their sum over tokens is the row's score, and the result
-    has their dtype and device. `step_rewards`: `[rows]`, the return-to-go. `snippets`: for each row the dicts that their
-    collector makes (`level`, `signature`, `source`, `lines`, `size`, `char_start`, `char_end`, `token_start`,
+    `token_level_rewards` and `response_mask`: `[rows, tokens]`; the sum of a row's rewards is its score, and the result
+    has their dtype and device. `step_rewards`: `[rows]`, the return-to-go. `snippets`: for each row the dicts that
+    their collector makes (`level`, `signature`, `source`, `lines`, `size`, `char_start`, `char_end`, `token_start`,
     `token_end`, `changed`, `edit_type`, `origin`), or `None`. `index`: the task of each row. `traj_index` and
     `max_span_lines` change nothing, as in their code. `threads`: 0 is `HUNKWISE_NUM_THREADS`, or one for each core.
 
