@@ -25,9 +25,12 @@ from . import _hunkwise
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Opcode", "compute_didpo_outcome_advantage", "install", "opcodes", "ratio"]
+__all__ = ["TAGS", "Opcode", "compute_didpo_outcome_advantage", "install", "opcodes", "opcodes_of_pairs", "ratio"]
 
 Snippet = dict[str, Any]
+
+TAGS = ("equal", "replace", "delete", "insert")
+"""Tags by their number in `opcodes_of_pairs`."""
 
 # Kinds of units: of an anchor, of a function, of a smaller piece.
 _ALIGNED, _FUNCTION, _HUNK = 0, 1, 2
@@ -51,6 +54,24 @@ def opcodes(a: Sequence[Hashable], b: Sequence[Hashable], autojunk: bool = True)
     Raises `TypeError` for an element that is not hashable.
     """
     return [Opcode(*one) for one in _hunkwise.opcodes(*_numbered(a, b), autojunk)]
+
+
+def opcodes_of_pairs(
+    sequences: Sequence[Sequence[Hashable]], autojunk: bool = True
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.uint32]]]:
+    """The opcodes of each pair (i, j) of sequences with i < j, in the order (0, 1), (0, 2), ..., (1, 2), ...
+
+    Returns offsets, int64 `[pairs + 1]`, and opcodes, uint32 `[opcodes, 5]`: number of the tag in `TAGS`, i1, i2, j1,
+    j2. Pair k has the rows `offsets[k]` to `offsets[k + 1]`.
+
+    Raises `TypeError` for an element that is not hashable.
+    """
+    numbers: dict[Hashable, int] = {}
+    flat = [numbers.setdefault(one, len(numbers)) for sequence in sequences for one in sequence]
+    lengths = np.array([len(sequence) for sequence in sequences], np.int64)
+    ends = np.cumsum(lengths, dtype=np.int64)
+    offsets, found = _hunkwise.opcodes_of_pairs(np.array(flat, np.uint32).tobytes(), ends.tolist(), autojunk)
+    return np.frombuffer(offsets, np.int64), np.frombuffer(found, np.uint32).reshape(-1, 5)
 
 
 def ratio(a: Sequence[Hashable], b: Sequence[Hashable], autojunk: bool = True) -> float:

@@ -29,6 +29,7 @@ fn _hunkwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(loss::logits_loss, module)?)?;
     module.add_function(wrap_pyfunction!(loss::linear_loss, module)?)?;
     module.add_function(wrap_pyfunction!(opcodes::opcodes, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::opcodes_of_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(opcodes::ratio, module)?)?;
     module.add_function(wrap_pyfunction!(opcodes::opcode_anchors, module)?)?;
     module.add_function(wrap_pyfunction!(opcodes::groupability, module)?)?;

@@ -1,8 +1,9 @@
 //! difflib's matching, and the groups that the authors' code makes of it.
 
-use hunkwise::opcodes::{self as of_crate, Anchor, Form, Root, Settings, Unit};
+use hunkwise::opcodes::{self as of_crate, Anchor, Form, Matcher, Root, Scratch, Settings, Unit};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::arrays::Array;
 use crate::error::raised;
@@ -26,6 +27,47 @@ type RawUnit = (usize, i64, i64, f64, f64, usize);
 pub(crate) fn opcodes(py: Python<'_>, a: Vec<u32>, b: Vec<u32>, autojunk: bool) -> Vec<Opcode> {
     let found = py.detach(|| of_crate::opcodes(&a, &b, autojunk));
     found.iter().map(|one| (one.tag.name(), one.a.0, one.a.1, one.b.0, one.b.1)).collect()
+}
+
+/// Opcodes of every pair of sequences, each second one made ready once: bytes of i64 offsets and of u32 opcodes.
+///
+/// `symbols`: bytes of u32, the sequences one after the other; `ends`: where each ends.
+#[pyfunction]
+pub(crate) fn opcodes_of_pairs<'py>(
+    py: Python<'py>,
+    symbols: &[u8],
+    ends: Vec<usize>,
+    autojunk: bool,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let symbols: Vec<u32> =
+        symbols.as_chunks::<4>().0.iter().map(|&bytes| u32::from_ne_bytes(bytes)).collect();
+    let mut start = 0;
+    let mut sequences = Vec::with_capacity(ends.len());
+    for end in ends {
+        let sequence = symbols
+            .get(start..end)
+            .ok_or_else(|| PyValueError::new_err(format!("no symbols from {start} to {end}")))?;
+        sequences.push(sequence);
+        start = end;
+    }
+    let (offsets, opcodes) = py.detach(|| {
+        let ready: Vec<Matcher> = sequences.iter().map(|b| Matcher::new(b, autojunk)).collect();
+        let mut scratch = Scratch::default();
+        let mut offsets = 0_i64.to_ne_bytes().to_vec();
+        let mut opcodes: Vec<u8> = Vec::new();
+        for (i, a) in sequences.iter().enumerate() {
+            for matcher in &ready[i + 1..] {
+                for one in matcher.opcodes(a, &mut scratch) {
+                    let numbers = [one.tag as usize, one.a.0, one.a.1, one.b.0, one.b.1];
+                    opcodes
+                        .extend(numbers.iter().flat_map(|&number| (number as u32).to_ne_bytes()));
+                }
+                offsets.extend(((opcodes.len() / 20) as i64).to_ne_bytes());
+            }
+        }
+        (offsets, opcodes)
+    });
+    Ok((PyBytes::new(py, &offsets), PyBytes::new(py, &opcodes)))
 }
 
 /// `SequenceMatcher(None, a, b, autojunk).ratio()`.

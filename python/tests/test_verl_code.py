@@ -23,6 +23,10 @@ def both(a, b, autojunk):
     assert verl_code.ratio(a, b, autojunk) == theirs.ratio()
 
 
+def listed(found):
+    return [(verl_code.TAGS[tag], *span) for tag, *span in found.tolist()]
+
+
 def sequence(source, longest, alphabet):
     return [source.choice(alphabet) for _ in range(source.randrange(longest + 1))]
 
@@ -76,6 +80,14 @@ def test_opcodes_of_real_source_are_those_of_difflib():
     both(lines, other, True)
     both(lines[:300], other[:250], False)
     both(text[:6000], text[2000:9000], True)
+    pieces = [lines[at : at + 230] for at in range(0, 600, 90)] + [[]]
+    pairs = [(a, b) for i, a in enumerate(pieces) for b in pieces[i + 1 :]]
+    for autojunk in (True, False):
+        wanted = [difflib.SequenceMatcher(None, a, b, autojunk).get_opcodes() for a, b in pairs]
+        offsets, found = verl_code.opcodes_of_pairs(pieces, autojunk)
+        assert [listed(found[offsets[k] : offsets[k + 1]]) for k in range(len(pairs))] == wanted
+    offsets, found = verl_code.opcodes_of_pairs([["a"]])
+    assert offsets.tolist() == [0] and found.shape == (0, 5)
 
 
 def test_what_is_not_hashable_is_refused():
