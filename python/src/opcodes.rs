@@ -59,8 +59,9 @@ pub(crate) fn opcodes_of_pairs<'py>(
             for matcher in &ready[i + 1..] {
                 for one in matcher.opcodes(a, &mut scratch) {
                     let numbers = [one.tag as usize, one.a.0, one.a.1, one.b.0, one.b.1];
-                    opcodes
-                        .extend(numbers.iter().flat_map(|&number| (number as u32).to_ne_bytes()));
+                    for number in numbers {
+                        opcodes.extend_from_slice(&(number as u32).to_ne_bytes());
+                    }
                 }
                 offsets.extend(((opcodes.len() / 20) as i64).to_ne_bytes());
             }

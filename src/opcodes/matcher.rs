@@ -7,6 +7,10 @@
 //! For a row i of `a` the runs that end at (i, j) are those that end at (i-1, j-1), one longer: only the places of `a[i]`
 //! in `b` are visited, from the last to the first, so that one array serves both rows. An entry has the number of the row
 //! that wrote it, and is never cleared.
+//!
+//! Where few places are equal, as in lines of code, all runs are found once: what a piece of both sequences has is those
+//! runs, cut to it, and each piece takes what it needs of them along. Where many are (characters), rows are walked again
+//! for each piece.
 
 use rustc_hash::FxHashMap;
 
@@ -67,32 +71,56 @@ pub struct Matcher {
     starts: Vec<u32>,
     /// Places in `b`, ascending for each symbol; none for a symbol that is left out as frequent.
     places: Vec<u32>,
+    /// Some symbol is left out.
+    leaves_out: bool,
 }
 
 /// Memory that comparisons use again.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
-    /// For place j of `b`, at j + 1: the row that wrote it, and the length of the run that ends there.
-    runs: Vec<(u64, u32)>,
+    /// For place j of `b`, at j + 1: the row that wrote it, and the length or the number of the run that ends there.
+    ends: Vec<(u64, u32)>,
     row: u64,
     /// For each symbol of `a`, its range in `places`.
     ranges: Vec<(u32, u32)>,
+    /// All runs are in `runs`, those of the last window last.
+    has_runs: bool,
+    runs: Vec<Block>,
+    of_window: Vec<Block>,
     windows: Vec<Window>,
+    /// Most symbols that the windows can match.
+    open: usize,
     blocks: Vec<Block>,
 }
 
-/// Pieces of both sequences.
+/// Pieces of both sequences that are to be matched.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     a: (usize, usize),
     b: (usize, usize),
+    /// Where its runs begin.
+    first_run: usize,
 }
 
 impl Window {
     fn most(&self) -> usize {
         (self.a.1 - self.a.0).min(self.b.1 - self.b.0)
     }
+
+    /// What a run has in it.
+    fn cut(&self, run: &Block) -> Option<Block> {
+        let skipped = self.a.0.saturating_sub(run.a).max(self.b.0.saturating_sub(run.b));
+        let end = run.size.min(self.a.1.saturating_sub(run.a)).min(self.b.1.saturating_sub(run.b));
+        (skipped < end).then(|| Block {
+            a: run.a + skipped,
+            b: run.b + skipped,
+            size: end - skipped,
+        })
+    }
 }
+
+/// Runs are found at once where there are at most this many pairs of equal places for each symbol of both sequences.
+const FEW: usize = 4;
 
 impl Matcher {
     /// Makes `b` ready; its length must fit 32 bits.
@@ -128,15 +156,16 @@ impl Matcher {
                 next[number] += 1;
             }
         }
-        Matcher { b: b.to_vec(), numbers, starts, places }
+        let leaves_out = places.len() < b.len();
+        Matcher { b: b.to_vec(), numbers, starts, places, leaves_out }
     }
 
     /// The matching blocks, in order, neighbours joined.
     pub fn blocks(&self, a: &[u32], scratch: &mut Scratch) -> Vec<Block> {
         self.begin(a, scratch);
         scratch.blocks.clear();
-        while let Some(window) = scratch.windows.pop() {
-            if let Some(block) = self.split(a, window, scratch) {
+        while let Some(block) = self.next(a, scratch) {
+            if block.size > 0 {
                 scratch.blocks.push(block);
             }
         }
@@ -186,53 +215,106 @@ impl Matcher {
     pub fn reaches(&self, a: &[u32], needed: usize, scratch: &mut Scratch) -> bool {
         self.begin(a, scratch);
         let mut found = 0;
-        let mut open: usize = scratch.windows.iter().map(Window::most).sum();
         while found < needed {
-            if found + open < needed {
+            if found + scratch.open < needed {
                 return false;
             }
-            let Some(window) = scratch.windows.pop() else { return false };
-            open -= window.most();
-            let before = scratch.windows.len();
-            if let Some(block) = self.split(a, window, scratch) {
-                found += block.size;
-                open += scratch.windows[before..].iter().map(Window::most).sum::<usize>();
-            }
+            let Some(block) = self.next(a, scratch) else { return false };
+            found += block.size;
         }
         true
     }
 
     fn begin(&self, a: &[u32], scratch: &mut Scratch) {
         scratch.ranges.clear();
+        let mut n_equal = 0;
         scratch.ranges.extend(a.iter().map(|symbol| match self.numbers.get(symbol) {
-            Some(&number) => (self.starts[number as usize], self.starts[number as usize + 1]),
+            Some(&number) => {
+                let (first, last) =
+                    (self.starts[number as usize], self.starts[number as usize + 1]);
+                n_equal += (last - first) as usize;
+                (first, last)
+            }
             None => (0, 0),
         }));
-        if scratch.runs.len() <= self.b.len() {
-            scratch.runs.resize(self.b.len() + 1, (0, 0));
+        if scratch.ends.len() <= self.b.len() {
+            scratch.ends.resize(self.b.len() + 1, (0, 0));
         }
+        scratch.has_runs = n_equal <= FEW * (a.len() + self.b.len());
+        scratch.runs.clear();
         scratch.windows.clear();
-        scratch.windows.push(Window { a: (0, a.len()), b: (0, self.b.len()) });
+        scratch.open = 0;
+        if scratch.has_runs {
+            self.find_runs(scratch);
+        }
+        let whole = Window { a: (0, a.len()), b: (0, self.b.len()), first_run: 0 };
+        scratch.open += whole.most();
+        scratch.windows.push(whole);
     }
 
-    /// The longest block of a window, if there is one; what lies beside it is left to do.
-    fn split(&self, a: &[u32], window: Window, scratch: &mut Scratch) -> Option<Block> {
-        let block = self.longest(a, window, scratch);
-        if block.size == 0 {
-            return None;
+    /// All runs of both sequences.
+    fn find_runs(&self, scratch: &mut Scratch) {
+        // No run goes on from what was compared before.
+        scratch.row += 1;
+        for (i, &(first, last)) in scratch.ranges.iter().enumerate() {
+            scratch.row += 1;
+            for &j in self.places[first as usize..last as usize].iter().rev() {
+                let j = j as usize;
+                let (row, number) = scratch.ends[j];
+                let goes_on = j > 0 && row + 1 == scratch.row;
+                let number = if goes_on {
+                    scratch.runs[number as usize].size += 1;
+                    number
+                } else {
+                    scratch.runs.push(Block { a: i, b: j, size: 1 });
+                    scratch.runs.len() as u32 - 1
+                };
+                scratch.ends[j + 1] = (scratch.row, number);
+            }
         }
-        let (a_end, b_end) = (block.a + block.size, block.b + block.size);
-        if window.a.0 < block.a && window.b.0 < block.b {
-            scratch.windows.push(Window { a: (window.a.0, block.a), b: (window.b.0, block.b) });
-        }
-        if a_end < window.a.1 && b_end < window.b.1 {
-            scratch.windows.push(Window { a: (a_end, window.a.1), b: (b_end, window.b.1) });
+    }
+
+    /// Takes a window and gives its longest block, of size 0 where nothing is equal; what lies beside it is left to do.
+    fn next(&self, a: &[u32], scratch: &mut Scratch) -> Option<Block> {
+        let window = scratch.windows.pop()?;
+        scratch.open -= window.most();
+        let longest = if scratch.has_runs {
+            scratch.of_window.clear();
+            scratch.of_window.extend(scratch.runs.drain(window.first_run..));
+            let order = |run: &Block| (std::cmp::Reverse(run.size), run.a, run.b);
+            scratch.of_window.iter().copied().min_by_key(order)
+        } else {
+            self.walk(window, scratch)
+        };
+        let none = Block { a: window.a.0, b: window.b.0, size: 0 };
+        let block = self.lengthened(a, window, longest.unwrap_or(none));
+        if block.size > 0 {
+            let (a_end, b_end) = (block.a + block.size, block.b + block.size);
+            self.leave(scratch, (window.a.0, block.a), (window.b.0, block.b));
+            self.leave(scratch, (a_end, window.a.1), (b_end, window.b.1));
         }
         Some(block)
     }
 
-    fn longest(&self, a: &[u32], window: Window, scratch: &mut Scratch) -> Block {
-        let Window { a: (a_start, a_end), b: (b_start, b_end) } = window;
+    /// Leaves a window to be done, if anything in it can be equal.
+    fn leave(&self, scratch: &mut Scratch, a: (usize, usize), b: (usize, usize)) {
+        let window = Window { a, b, first_run: scratch.runs.len() };
+        if window.most() == 0 {
+            return;
+        }
+        if scratch.has_runs {
+            scratch.runs.extend(scratch.of_window.iter().filter_map(|run| window.cut(run)));
+            if scratch.runs.len() == window.first_run && !self.leaves_out {
+                return;
+            }
+        }
+        scratch.open += window.most();
+        scratch.windows.push(window);
+    }
+
+    /// The longest run of a window, row by row.
+    fn walk(&self, window: Window, scratch: &mut Scratch) -> Option<Block> {
+        let Window { a: (a_start, a_end), b: (b_start, b_end), .. } = window;
         let mut best = Block { a: a_start, b: b_start, size: 0 };
         // No run goes on from a row of another window.
         scratch.row += 1;
@@ -252,10 +334,10 @@ impl Matcher {
             let longest_above = best.size;
             for &j in places.iter().rev() {
                 let j = j as usize;
-                let (row, length) = scratch.runs[j];
+                let (row, length) = scratch.ends[j];
                 let goes_on = row + 1 == scratch.row && j > b_start;
                 let length = if goes_on { length + 1 } else { 1 };
-                scratch.runs[j + 1] = (scratch.row, length);
+                scratch.ends[j + 1] = (scratch.row, length);
                 let size = length as usize;
                 // Among runs of one row the earliest: places go down.
                 if size > longest_above && size >= best.size {
@@ -263,17 +345,22 @@ impl Matcher {
                 }
             }
         }
-        // Over symbols that start no block.
-        while best.a > a_start && best.b > b_start && a[best.a - 1] == self.b[best.b - 1] {
-            best = Block { a: best.a - 1, b: best.b - 1, size: best.size + 1 };
-        }
-        while best.a + best.size < a_end
-            && best.b + best.size < b_end
-            && a[best.a + best.size] == self.b[best.b + best.size]
+        (best.size > 0).then_some(best)
+    }
+
+    /// The block with what is equal before and after it, symbols that start no block included.
+    fn lengthened(&self, a: &[u32], window: Window, mut block: Block) -> Block {
+        while block.a > window.a.0 && block.b > window.b.0 && a[block.a - 1] == self.b[block.b - 1]
         {
-            best.size += 1;
+            block = Block { a: block.a - 1, b: block.b - 1, size: block.size + 1 };
         }
-        best
+        while block.a + block.size < window.a.1
+            && block.b + block.size < window.b.1
+            && a[block.a + block.size] == self.b[block.b + block.size]
+        {
+            block.size += 1;
+        }
+        block
     }
 }
 
