@@ -6,6 +6,7 @@ mod anchors;
 mod code;
 mod edits;
 mod loss;
+mod opcodes;
 mod pairs;
 mod rollout;
 mod similarity;
