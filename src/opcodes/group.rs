@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::matcher::{Matcher, Scratch, Tag};
 use super::similar::Judge;
 use super::texts::Texts;
-use super::{Anchor, Form, Occurrence, Root, Settings};
+use super::{Anchor, Form, Grouped, Occurrence, Root, Settings};
 
 /// Gains closer than this are equal, and a gain below it is none.
 const LEAST_GAIN: f64 = 1e-12;
@@ -92,10 +92,10 @@ fn of_found(found: &[Found], settings: &Settings) -> (f64, f64) {
 }
 
 /// The anchors of a task.
-pub(super) fn anchors(roots: &[Root], settings: &Settings) -> Vec<Anchor> {
+pub(super) fn grouped(roots: &[Root], settings: &Settings) -> Grouped {
     let views = views(roots);
     if views.len() < 2 {
-        return Vec::new();
+        return Grouped::default();
     }
     let mut texts = Texts::default();
     let mut judge = Judge::default();
@@ -129,7 +129,7 @@ pub(super) fn anchors(roots: &[Root], settings: &Settings) -> Vec<Anchor> {
             });
         }
     }
-    anchors
+    Grouped { anchors, n_candidates: candidates.len(), n_selected: selected.len() }
 }
 
 fn views(roots: &[Root]) -> Vec<View<'_>> {

@@ -146,11 +146,34 @@ pub struct Anchor {
     pub preview: String,
 }
 
+/// The anchors of a task, in the order in which they were selected, and how many there were before.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Grouped {
+    /// Groups after the cut.
+    pub anchors: Vec<Anchor>,
+    /// Buckets with two rows or more.
+    pub n_candidates: usize,
+    /// Of these the ones that were selected, before the cut.
+    pub n_selected: usize,
+}
+
+/// The groups of one task.
+///
+/// # Errors
+/// [`Error::Config`] for a number that is not finite.
+pub fn grouped(roots: &[Root], settings: &Settings) -> Result<Grouped> {
+    settings.validate()?;
+    Ok(group::grouped(roots, settings))
+}
+
 /// The anchors of each task, in the order in which they were selected. Tasks run in parallel.
+///
+/// # Errors
+/// [`Error::Config`] for a number that is not finite.
 pub fn anchors<T: AsRef<[Root]> + Sync>(
     tasks: &[T],
     settings: &Settings,
 ) -> Result<Vec<Vec<Anchor>>> {
     settings.validate()?;
-    Ok(tasks.par_iter().map(|roots| group::anchors(roots.as_ref(), settings)).collect())
+    Ok(tasks.par_iter().map(|roots| group::grouped(roots.as_ref(), settings).anchors).collect())
 }
