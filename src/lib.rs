@@ -47,6 +47,7 @@ pub mod device;
 pub mod edits;
 pub mod error;
 pub mod loss;
+pub mod opcodes;
 pub mod params;
 pub mod pipeline;
 pub mod reference;

@@ -91,8 +91,9 @@ class Config:
     Numbers are checked when the credit is computed: `ValueError` with the name and the range.
     """
 
-    grouping: Literal["windows", "whole", "exact", "none"] = "windows"
-    """How groups are made: every window (DiDPO), whole root diffs, equal windows, none (GRPO)."""
+    grouping: Literal["windows", "whole", "exact", "opcodes", "none"] = "windows"
+    """How groups are made: every window (DiDPO), whole root diffs, equal windows, difflib's opcodes
+    (the authors' code), none (GRPO)."""
     max_lines: int = 32
     """Longest window, in lines."""
     edits: EditConfig = field(default_factory=EditConfig)

@@ -5,6 +5,7 @@ mod arrays;
 mod credit;
 mod error;
 mod loss;
+mod opcodes;
 mod threads;
 mod tokens;
 
@@ -27,5 +28,13 @@ fn _hunkwise(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(loss::token_logprob, module)?)?;
     module.add_function(wrap_pyfunction!(loss::logits_loss, module)?)?;
     module.add_function(wrap_pyfunction!(loss::linear_loss, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::opcodes, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::opcodes_of_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::ratio, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::opcode_anchors, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::groupability, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::refine, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::baselined, module)?)?;
+    module.add_function(wrap_pyfunction!(opcodes::fill, module)?)?;
     Ok(())
 }

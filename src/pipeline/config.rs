@@ -1,7 +1,7 @@
 //! Every parameter of the pipeline.
 
 use crate::advantage::AdvantageConfig;
-use crate::anchors::AnchorConfig;
+use crate::anchors::{AnchorConfig, Groupability};
 use crate::edits::EditConfig;
 use crate::error::{Error, Result};
 use crate::similarity::SimilarityConfig;
@@ -16,6 +16,9 @@ pub enum Grouping {
     Whole,
     /// Every window is a candidate, and only equal windows match.
     Exact,
+    /// Runs of equal lines of each pair of root diffs, and replaced runs with similar text, as difflib lines them up: the
+    /// authors' code on all pairs.
+    Opcodes,
     /// No groups: the episode advantage alone, GRPO.
     None,
 }
@@ -64,6 +67,19 @@ impl Config {
                 got: "0".to_string(),
                 expected: "at least 1",
             });
+        }
+        if self.grouping == Grouping::Opcodes {
+            let refused = |name, got, expected| {
+                Err(Error::Config { op: "grouping = opcodes", name, got, expected })
+            };
+            if self.anchors.groupability != Groupability::Exponential {
+                let got = format!("{:?}", self.anchors.groupability).to_lowercase();
+                return refused("groupability", got, "exponential");
+            }
+            if self.similarity.embedding_weight != 0.0 {
+                let got = self.similarity.embedding_weight.to_string();
+                return refused("embedding_weight", got, "0: texts are compared by characters");
+            }
         }
         self.similarity.validate()?;
         self.anchors.validate()?;

@@ -321,9 +321,14 @@ impl TaskDiagnostics {
         windows: &Windows,
         occurrences: &Occurrences,
     ) {
-        self.n_lines = code.n_lines() as u64;
+        self.set_lines(code);
         self.n_candidates = windows.len() as u64;
         self.n_occurrences = occurrences.items.len() as u64;
+    }
+
+    /// Counts the lines.
+    pub(super) fn set_lines(&mut self, code: &TaskCode) {
+        self.n_lines = code.n_lines() as u64;
     }
 
     /// Counts what the selection did.

@@ -6,6 +6,7 @@
 mod config;
 mod diagnostics;
 mod distribution;
+mod opcodes;
 mod result;
 
 pub use config::{Config, Grouping};
@@ -240,6 +241,14 @@ fn find(
         diagnostics.seconds.code += clock.lap("code");
     }
     let code = builder.finish()?;
+    if config.grouping == Grouping::Opcodes {
+        diagnostics.seconds.code += clock.lap("code");
+        diagnostics.set_lines(&code);
+        found.selection = opcodes::select(task, turns, &code, config)?;
+        diagnostics.seconds.anchors = clock.lap("anchors");
+        found.code = code;
+        return Ok(found);
+    }
     let windows = match config.grouping {
         Grouping::Whole => Windows::whole(&code)?,
         _ => Windows::all(&code, config.max_lines)?,

@@ -4,5 +4,6 @@ pub mod advantage;
 pub mod anchors;
 pub mod logits;
 pub mod loss;
+pub mod opcodes;
 pub mod similarity;
 pub mod windows;

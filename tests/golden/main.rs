@@ -9,6 +9,7 @@ mod devices;
 mod edits;
 mod logits;
 mod loss;
+mod opcodes;
 mod pairs;
 mod rollout;
 mod similarity;

@@ -9,6 +9,7 @@ mod logits;
 mod loss;
 #[path = "../support/losses.rs"]
 mod losses;
+mod opcodes;
 mod pairs;
 mod similarity;
 #[path = "../support/tasks.rs"]

@@ -214,3 +214,64 @@ fn figures_of_advantages_are_over_scored_members() {
     assert_eq!((d.step.size.n, d.step.size.max, d.step.magnitude.n), (1, 5.0, 2));
     assert_eq!((d.episode.size.max, d.episode.magnitude.n), (5.0, 2));
 }
+
+#[test]
+fn opcodes_groups_what_difflib_lines_up() {
+    let text = |lines: &[&str]| replace("a.py", "pass", lines);
+    let rows = vec![
+        tokenized(
+            row(
+                "t",
+                "1",
+                0,
+                &text(&["first = compute(alpha, beta, gamma)", "total = 0", "return total"]),
+                1.0,
+            ),
+            4,
+        ),
+        tokenized(
+            row(
+                "t",
+                "2",
+                0,
+                &text(&["while queue: visit(queue.pop())", "total = 0", "return total"]),
+                0.0,
+            ),
+            4,
+        ),
+        tokenized(row("t", "3", 0, &text(&["raise Missing"]), 0.0), 4),
+    ];
+    let config = Config { grouping: Grouping::Opcodes, ..Config::default() };
+    let credit = credit(&Device::cpu(), &batch(rows), &config).unwrap();
+    let groups: Vec<_> = credit.tasks[0]
+        .groups
+        .iter()
+        .map(|group| {
+            let members = group.members.iter();
+            (
+                group.mean_lines,
+                members.map(|m| (m.turn.trajectory, m.advantage)).collect::<Vec<_>>(),
+            )
+        })
+        .collect();
+    // `pass` is deleted in all three, and two lines are equal in two of them.
+    let (third, two_thirds) = (1.0_f32 / 3.0, 2.0_f32 / 3.0);
+    assert_eq!(groups.len(), 2);
+    assert!(groups.contains(&(2.0, vec![(0, 0.5), (1, -0.5)])), "{groups:?}");
+    assert!(groups.contains(&(1.0, vec![(0, two_thirds), (1, -third), (2, -third)])), "{groups:?}");
+}
+
+#[test]
+fn opcodes_refuses_what_it_does_not_take() {
+    let mut config = Config { grouping: Grouping::Opcodes, ..Config::default() };
+    config.similarity.embedding_weight = 0.3;
+    let told = config.validate().unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "grouping = opcodes: `embedding_weight` is 0.3; it must be 0: texts are compared by characters"
+    );
+    config.similarity.embedding_weight = 0.0;
+    config.anchors.groupability = hunkwise::anchors::Groupability::Log;
+    let told = config.validate().unwrap_err().to_string();
+    assert_eq!(told, "grouping = opcodes: `groupability` is log; it must be exponential");
+}

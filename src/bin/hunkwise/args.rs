@@ -251,7 +251,7 @@ macro_rules! config_args {
 }
 
 config_args! {
-    /// How groups are made: windows (DiDPO), whole (whole root diffs), exact (equal windows), none (GRPO) [default: windows]
+    /// How groups are made: windows (DiDPO), whole (whole root diffs), exact (equal windows), opcodes (difflib, the authors' code), none (GRPO) [default: windows]
     grouping: Grouping => grouping, named::<Grouping>;
     /// Longest window in lines [default: 32]
     max_lines: u32 => max_lines;
