@@ -21,6 +21,12 @@ const STEMS: [&str; 7] = [
 ];
 /// Those that the CUDA backend has so far.
 const CUDA_STEMS: [&str; 1] = ["policy_loss"];
+/// Those that the wgpu backend has so far, each with its file of `shaders/`.
+const WGPU_STEMS: [(&str, &str); 3] = [
+    ("policy_loss", "policy_loss"),
+    ("window_similarity", "window_similarity"),
+    ("pair_similarity", "window_similarity"),
+];
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 9] = [
     "src/backend/cpu/linear_loss/gemm.rs",
@@ -134,7 +140,13 @@ fn every_backend_has_the_same_operations() {
             continue;
         }
         let is_cuda = folder.ends_with("cuda");
-        for stem in if is_cuda { &CUDA_STEMS[..] } else { &STEMS[..] } {
+        let of_wgpu = WGPU_STEMS.map(|(stem, _)| stem);
+        let stems = match folder.ends_with("wgpu") {
+            true => &of_wgpu[..],
+            false if is_cuda => &CUDA_STEMS[..],
+            false => &STEMS[..],
+        };
+        for stem in stems {
             assert!(
                 !is_cuda || Path::new(&format!("kernels/{stem}.cu")).exists(),
                 "kernels lacks {stem}"
@@ -144,6 +156,24 @@ fn every_backend_has_the_same_operations() {
             assert!(there, "{} lacks {stem}", folder.display());
         }
     }
+}
+
+#[test]
+fn every_shader_is_used_and_says_what_it_does() {
+    let used: BTreeSet<String> = WGPU_STEMS.iter().map(|(_, shader)| shader.to_string()).collect();
+    let mut there = BTreeSet::new();
+    for path in files_under("shaders", "wgsl") {
+        let (text, stem) = (read(&path), path.file_stem().expect("a name").to_string_lossy());
+        assert!(text.starts_with("// "), "{} does not begin with what it is", path.display());
+        if stem == "common" {
+            continue;
+        }
+        for part in ["Shapes:", "Dispatch:", "Moves"] {
+            assert!(text.contains(part), "{} does not say its {part}", path.display());
+        }
+        there.insert(stem.into_owned());
+    }
+    assert_eq!(there, used);
 }
 
 #[test]

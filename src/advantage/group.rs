@@ -73,6 +73,8 @@ pub(super) fn weighted(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("group_advantage")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => return Err(device.lacks("group_advantage")),
     };
     Ok(GroupAdvantages { values: out, counts })
 }

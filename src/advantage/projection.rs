@@ -170,6 +170,8 @@ pub fn project(
             ),
             #[cfg(feature = "cuda")]
             Device::Cuda(_) => return Err(device.lacks("project")),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(_) => return Err(device.lacks("project")),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);
         for (tokens, turn, member) in token_runs(&tokens.mask, &turn, &owner) {

@@ -62,6 +62,8 @@ pub fn facility_location(
         Device::Cpu(_) => WeightedGains::new(Edges { offsets, units, weights }, n_units, k),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("facility_location")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => return Err(device.lacks("facility_location")),
     };
     let mut gains = match gains {
         Ok(gains) => gains,

@@ -89,6 +89,8 @@ pub fn select(
         },
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("anchors::select")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => return Err(device.lacks("anchors::select")),
     };
     let mut picks: Vec<(u32, f64)> = vec![];
     let mut gain = 0.0;

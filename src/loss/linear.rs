@@ -68,5 +68,7 @@ pub fn linear_loss(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => Err(device.lacks("linear_loss")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => Err(device.lacks("linear_loss")),
     }
 }

@@ -44,6 +44,8 @@ pub fn token_logprob(
         Device::Cpu(device) => cpu::token_logprob(device, logits, rows, mask, log_prob, entropy),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("token_logprob")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => return Err(device.lacks("token_logprob")),
     }
     Ok(())
 }
@@ -130,6 +132,8 @@ pub fn logits_loss(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => Err(device.lacks("logits_loss")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => Err(device.lacks("logits_loss")),
     }
 }
 

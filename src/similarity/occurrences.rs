@@ -3,6 +3,8 @@
 use super::starts::{Starts, check_code, check_windows};
 use super::{LineVectors, Match, Occurrence, Occurrences, SimilarityConfig};
 use crate::backend::cpu::window_similarity::{self as cpu, LineVectorTable, Threshold};
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::window_similarity as wgpu;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::edits::EditType;
@@ -45,6 +47,11 @@ pub fn occurrences(
             }
             #[cfg(feature = "cuda")]
             Device::Cuda(_) => return Err(device.lacks("window_similarity")),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(gpu) => {
+                let set = starts.as_set(code);
+                wgpu::best_per_turn(gpu, &set, threshold, config.memory_limit, sink)?;
+            }
         }
     }
     let mut result = Occurrences { offsets: vec![0], items: Vec::with_capacity(found.len()) };
@@ -100,6 +107,11 @@ pub fn matches(
             }
             #[cfg(feature = "cuda")]
             Device::Cuda(_) => return Err(device.lacks("window_similarity")),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(gpu) => {
+                let set = starts.as_set(code);
+                wgpu::matching_pairs(gpu, &set, threshold, &starts.candidates, memory)?
+            }
         };
         // Candidates are numbered by edit type first, so the matches of a type come after those of the type before.
         if result.is_empty() {

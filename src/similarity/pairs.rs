@@ -4,6 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::{Match, check_eta};
 use crate::backend::cpu::pair_similarity as cpu;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::pair_similarity as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -63,6 +65,10 @@ pub fn pair_similarity(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("pair_similarity")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(gpu) => {
+            wgpu::matching_pairs(gpu, &tokens, items.offsets, n_symbols, eta, memory_limit)?
+        }
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())
 }

@@ -1,4 +1,4 @@
-//! Lists of sequences against the plain reference: scalar and AVX2, one thread and two.
+//! Lists of sequences against the plain reference: scalar and AVX2, one thread and two, and wgpu.
 
 use hunkwise::Device;
 use hunkwise::backend::cpu::{Cpu, Simd};
@@ -34,6 +34,12 @@ fn check(items: &[Vec<u32>], eta: f64) -> usize {
             let found = pool.install(|| pair_similarity(&device, list, eta, 1 << 30)).unwrap();
             assert_eq!(found, expected, "{simd:?}, {n_threads} threads, eta {eta}");
         }
+    }
+    #[cfg(feature = "wgpu")]
+    if let Some(device) = crate::wgpu::device() {
+        let list = Ragged { tokens: &tokens, offsets: &offsets };
+        let found = pair_similarity(&Device::Wgpu(device.clone()), list, eta, 1 << 30).unwrap();
+        assert_eq!(found, expected, "{device:?}, eta {eta}");
     }
     expected.len()
 }

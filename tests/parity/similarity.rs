@@ -10,7 +10,7 @@ use hunkwise::similarity::{
 
 use crate::tasks::{Random, Shape, random_task, task};
 
-/// Every way to run: instructions x threads.
+/// Every way to run: instructions x threads, and wgpu, with room and without.
 fn everywhere(check: impl Fn(&Device) + Sync) {
     for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
         if simd > Simd::detect() {
@@ -21,6 +21,10 @@ fn everywhere(check: impl Fn(&Device) + Sync) {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(n_threads).build().unwrap();
             pool.install(|| check(&Device::Cpu(Cpu::with_simd(simd))));
         }
+    }
+    #[cfg(feature = "wgpu")]
+    if let Some(device) = crate::wgpu::device() {
+        check(&Device::Wgpu(device.clone()));
     }
 }
 
