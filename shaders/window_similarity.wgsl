@@ -9,10 +9,11 @@
 // block, the text any start; a pair inside the block is walked once. `code` holds, each at its offset in Args: tokens;
 // STARTS words for each start; the tokens of each row; the least LCS that matches for each sum of lengths; LIMITS words for
 // each length. `table` holds for each pattern a table row for each symbol, then SIZE words (or `words`) for each table row.
-// `found` gets a count, then (row, row, LCS) of each pair, in any order.
+// `found` gets the number of pairs, that of walks that are not at their end, then (row, row, LCS) of each pair, in any
+// order.
 // Dispatch: window_similarity_patterns, one workgroup of 64 threads for each pattern, a thread for each word;
 // window_similarity_walk, one for each pattern and 64 texts, a thread for each text. SIZE is the words of a state, in
-// registers; 0 keeps states in `table`, behind the patterns.
+// registers; 0 keeps states in `table`, behind the patterns, so that a walk can be interrupted and resumed.
 // Moves, for each token of text and pattern: 4 B of token and 4 B of its table row, and 4 B of M for each word; most of it
 // from caches, since the threads of a workgroup share the pattern.
 
@@ -37,6 +38,11 @@ struct Args {
     skipped: u32,
     // Workgroups for each pattern.
     text_groups: u32,
+    // Turns of all loops of a thread: drivers end loops that go on for long, without a word.
+    most_turns: u32,
+    is_resumed: u32,
+    unused_0: u32,
+    unused_1: u32,
 }
 
 @group(0) @binding(0) var<uniform> args: Args;
@@ -53,6 +59,10 @@ const STARTS: u32 = 4u;
 // Words of a length: shortest and longest partner, least LCS with any partner.
 const LIMITS: u32 = 3u;
 const STATE_WORDS: u32 = max(SIZE, 1u);
+// Words before the pairs.
+const HEADER: u32 = 2u;
+// Words before a state in `table`: the row of the text, and the tokens so far.
+const CURSOR: u32 = 2u;
 const FIRST_OF_SYMBOL: u32 = 0x80000000u;
 
 struct Start {
@@ -112,14 +122,14 @@ fn n_words() -> u32 {
 
 fn word_of(word: u32) -> u32 {
     if SIZE == 0u {
-        return table[state_at + word];
+        return table[state_at + CURSOR + word];
     }
     return state[word];
 }
 
 fn set_word(word: u32, value: u32) {
     if SIZE == 0u {
-        table[state_at + word] = value;
+        table[state_at + CURSOR + word] = value;
     } else {
         state[word] = value;
     }
@@ -139,9 +149,9 @@ fn advance(masks: u32) {
 fn add_pair(a: u32, b: u32, lcs: u32) {
     let at = atomicAdd(&found[0], 1u);
     if at < args.most_pairs {
-        atomicStore(&found[1u + at * 3u], a);
-        atomicStore(&found[2u + at * 3u], b);
-        atomicStore(&found[3u + at * 3u], lcs);
+        atomicStore(&found[HEADER + at * 3u], a);
+        atomicStore(&found[HEADER + at * 3u + 1u], b);
+        atomicStore(&found[HEADER + at * 3u + 2u], lcs);
     }
 }
 
@@ -207,21 +217,31 @@ fn window_similarity_walk(
     if row_tokens(text.end_row - 1u) < code[args.limits + row_tokens(start.first_row) * LIMITS] {
         return;
     }
-    if SIZE == 0u {
-        state_at = args.states + (pattern * args.n_texts + text_at) * args.words;
-        for (var word = 0u; word < args.words; word++) {
-            set_word(word, 0u);
-        }
-    }
     let table_at = (args.skipped + pattern) * args.table_words;
     let masks_at = table_at + args.n_symbols;
     var n = 0u;
-    for (var row = text.first_row; row < text.end_row; row++) {
+    var row = text.first_row;
+    if SIZE == 0u {
+        state_at = args.states + (pattern * args.n_texts + text_at) * (CURSOR + args.words);
+        if args.is_resumed != 0u {
+            row = table[state_at];
+            n = table[state_at + 1u];
+        } else {
+            for (var word = 0u; word < args.words; word++) {
+                set_word(word, 0u);
+            }
+        }
+    }
+    var turns = 0u;
+    for (; row < text.end_row; row++) {
         let end = row_tokens(row);
         if end > longest {
-            return;
+            break;
         }
-        while n < end {
+        // The host has seen to it that a walk in registers is short enough.
+        let turns_to_read = 2u * args.words + start.end_row - start.first_row;
+        while n < end && (SIZE != 0u || turns < args.most_turns) {
+            turns += args.words + 1u;
             let table_row = table[table_at + code[text.first_token + n]];
             // A symbol that the pattern lacks leaves the state as it is.
             if table_row != 0u {
@@ -229,8 +249,18 @@ fn window_similarity_walk(
             }
             n++;
         }
+        if SIZE == 0u && (n < end || turns >= args.most_turns) {
+            table[state_at] = row;
+            table[state_at + 1u] = n;
+            atomicAdd(&found[1], 1u);
+            return;
+        }
+        turns += turns_to_read;
         // Inside a start, a window is compared with those that are shorter.
         let end_row = select(start.end_row, row, a == b);
         read_rows(start.first_row, end_row, row, n);
+    }
+    if SIZE == 0u {
+        table[state_at] = text.end_row;
     }
 }

@@ -23,9 +23,18 @@ const FIRST_OF_SYMBOL: u32 = 1 << 31;
 
 /// Words of a pair in `found`: two rows and their LCS.
 const PAIR_BYTES: u64 = size_of::<RowPair>() as u64;
+const HEADER_BYTES: u64 = 4 * HEADER_WORDS as u64;
 
 /// Steps of one word in a dispatch, at most: well below a second on a small GPU.
 const MOST_STEPS: u64 = 1 << 29;
+/// Turns of the loops of one thread, about: llvmpipe ends loops after 65,535 without a word, and systems reset devices that
+/// take long.
+const MOST_TURNS: usize = 20_000;
+/// Turns of a part of a walk that cannot be interrupted; together with [`MOST_TURNS`] still below that bound.
+const MOST_TURNS_OF_PART: usize = 20_000;
+/// Words before the pairs in `found`, and before a state in `table`.
+const HEADER_WORDS: usize = 2;
+const CURSOR_WORDS: usize = 2;
 /// Bytes of patterns at a time, and of pairs that are found.
 const MOST_TABLE_BYTES: u64 = 64 << 20;
 const MOST_FOUND_BYTES: u64 = 16 << 20;
@@ -50,6 +59,9 @@ struct Args {
     limits: u32,
     skipped: u32,
     text_groups: u32,
+    most_turns: u32,
+    is_resumed: u32,
+    unused: [u32; 2],
 }
 
 /// Sequences, and which of them may match.
@@ -77,8 +89,10 @@ pub(in crate::backend::wgpu) struct Finder<'a> {
     args: Args,
     /// Tokens of all starts before each.
     tokens_before: Vec<u64>,
+    /// Rows of a start, at most.
+    most_rows: usize,
     table_bytes: u64,
-    /// A count, then pairs.
+    /// A header, then pairs.
     found: Memory,
     most_pairs: u32,
 }
@@ -132,18 +146,27 @@ impl<'a> Finder<'a> {
             limits: part(&mut { limits }),
             skipped: 0,
             text_groups: 0,
+            most_turns: MOST_TURNS as u32,
+            is_resumed: 0,
+            unused: [0; 2],
         };
         debug_assert_eq!(words.len(), args.limits as usize + LIMIT_WORDS * (longest as usize + 1));
         let most_bytes = device.limits().binding_bytes;
-        let most_pairs = most_bytes.min(MOST_FOUND_BYTES).saturating_sub(4) / PAIR_BYTES;
+        let most_pairs = most_bytes.min(MOST_FOUND_BYTES).saturating_sub(HEADER_BYTES) / PAIR_BYTES;
         Ok(Finder {
             device,
             code,
             words: device.upload(&words)?,
             args,
             tokens_before,
+            most_rows: code
+                .start_rows
+                .windows(2)
+                .map(|rows| (rows[1] - rows[0]) as usize)
+                .max()
+                .unwrap_or(0),
             table_bytes: most_bytes.min(MOST_TABLE_BYTES),
-            found: device.zeros(4 + most_pairs * PAIR_BYTES)?,
+            found: device.zeros(HEADER_BYTES + most_pairs * PAIR_BYTES)?,
             most_pairs: most_pairs as u32,
         })
     }
@@ -170,11 +193,7 @@ impl<'a> Finder<'a> {
         let mut of_patterns: Vec<Vec<u32>> = vec![];
         let mut n_row_words = 0;
         while end < self.code.block.end {
-            let needed = code.start_tokens[end].len().div_ceil(WORD_TOKENS).max(1);
-            let (its_size, its_words) = match SHADER.sizes.iter().find(|&&n| n as usize >= needed) {
-                Some(&size) => (size, size as usize),
-                None => (0, needed),
-            };
+            let (its_size, its_words) = self.size_of(end)?;
             // Patterns whose states are in the table are walked alone.
             if end > first && (its_size != size || its_size == 0) {
                 break;
@@ -183,7 +202,7 @@ impl<'a> Finder<'a> {
             let its_table = code.n_symbols + (n_rows + 1) * its_words;
             let most = table_words.max(its_table);
             let n = end - first + 1;
-            let of_states = if its_size == 0 { THREADS * its_words } else { 0 };
+            let of_states = if its_size == 0 { THREADS * (CURSOR_WORDS + its_words) } else { 0 };
             let table_bytes = 4 * (n * most + of_states) as u64;
             let row_bytes = 4 * (n + n_row_words + rows.len()) as u64;
             if table_bytes.max(row_bytes) > self.table_bytes {
@@ -215,9 +234,10 @@ impl<'a> Finder<'a> {
         let (n_state_words, most_texts) = match size {
             0 => {
                 let free = self.table_bytes as usize / 4 - n * table_words;
+                let of_text = CURSOR_WORDS + words;
                 let most_texts =
-                    (free / words).min(code.start_tokens.len().next_multiple_of(THREADS));
-                (most_texts * words, most_texts)
+                    (free / of_text).min(code.start_tokens.len().next_multiple_of(THREADS));
+                (most_texts * of_text, most_texts)
             }
             _ => (0, usize::MAX),
         };
@@ -231,6 +251,32 @@ impl<'a> Finder<'a> {
             most_texts,
         };
         Ok(patterns)
+    }
+
+    /// The size of the shader for a pattern, 0 where walks must be interrupted; and the words of a state.
+    fn size_of(&self, pattern: usize) -> Result<(u32, usize)> {
+        let code = self.code;
+        let n_tokens = code.start_tokens[pattern].len();
+        let words = n_tokens.div_ceil(WORD_TOKENS).max(1);
+        let n_rows = (code.start_rows[pattern + 1] - code.start_rows[pattern]) as usize;
+        let longest = code.limits.of(n_tokens as u32).longest as usize;
+        let turns = |words: usize| longest * (words + 1) + self.most_rows * (2 * words + n_rows);
+        let size = SHADER.sizes.iter().find(|&&size| size as usize >= words);
+        if let Some(&size) = size
+            && turns(size as usize) <= MOST_TURNS + MOST_TURNS_OF_PART
+        {
+            return Ok((size, size as usize));
+        }
+        if 2 * words + n_rows > MOST_TURNS_OF_PART {
+            return Err(Error::Limit {
+                op: code.op,
+                what: "the work on one window (steps)",
+                needed: (2 * words + n_rows) as u64,
+                limit: MOST_TURNS_OF_PART as u64,
+                advice: "leave out generated files, lower `max_lines`, or use Device::cpu()",
+            });
+        }
+        Ok((0, words))
     }
 
     /// The end of the texts without those at the end that are too long for all of the patterns.
@@ -280,7 +326,7 @@ impl<'a> Finder<'a> {
     ) -> Result<()> {
         let most_pairs = self.most_pairs;
         let found = &self.found;
-        self.device.overwrite(found, &[0u32])?;
+        self.device.overwrite(found, &[0; HEADER_WORDS])?;
         let text_groups = texts.len().div_ceil(THREADS);
         let args = Args {
             n_patterns: starts.len() as u32,
@@ -295,33 +341,40 @@ impl<'a> Finder<'a> {
             most_pairs,
             ..self.args
         };
-        let args = self.device.parameters(&args)?;
-        let memory = [&args, &self.words, &patterns.rows, &patterns.table, found];
-        let step = |entry, workgroups: usize| Step {
-            shader: &SHADER,
-            size: patterns.size,
-            entry,
-            memory: &memory,
-            workgroups: workgroups as u32,
-        };
-        let walk = step("window_similarity_walk", starts.len() * text_groups);
-        let steps = match *is_built {
-            true => vec![walk],
-            false => vec![step("window_similarity_patterns", patterns.starts.len()), walk],
-        };
-        *is_built = true;
-        let count = self.device.run(&steps, &[(found, 4)])?;
-        let n_pairs = count.first().and_then(|words| words.first()).copied().unwrap_or(0);
+        let mut n_pairs;
+        let mut is_resumed = 0;
+        loop {
+            let args = self.device.parameters(&Args { is_resumed, ..args })?;
+            let memory = [&args, &self.words, &patterns.rows, &patterns.table, found];
+            let step = |entry, workgroups: usize| Step {
+                shader: &SHADER,
+                size: patterns.size,
+                entry,
+                memory: &memory,
+                workgroups: workgroups as u32,
+            };
+            let walk = step("window_similarity_walk", starts.len() * text_groups);
+            let steps = match *is_built {
+                true => vec![walk],
+                false => vec![step("window_similarity_patterns", patterns.starts.len()), walk],
+            };
+            *is_built = true;
+            let read = self.device.run(&steps, &[(found, HEADER_BYTES)])?;
+            let n_unfinished;
+            (n_pairs, n_unfinished) = (read[0][0], read[0][1]);
+            if n_unfinished == 0 || n_pairs > most_pairs {
+                break;
+            }
+            self.device.overwrite(found, &[n_pairs, 0])?;
+            is_resumed = 1;
+        }
         if n_pairs <= most_pairs {
             if n_pairs > 0 {
-                let n_bytes = 4 + u64::from(n_pairs) * PAIR_BYTES;
+                let n_bytes = HEADER_BYTES + u64::from(n_pairs) * PAIR_BYTES;
                 let read = self.device.run(&[], &[(found, n_bytes)])?;
-                let mut pairs: Vec<RowPair> = read
-                    .iter()
-                    .flat_map(|words| words[1..].as_chunks::<3>().0)
-                    .map(|&[a, b, lcs]| RowPair { a, b, lcs })
-                    .collect();
-                take(&mut pairs);
+                let (pairs, _) = read[0][HEADER_WORDS..].as_chunks::<3>();
+                let pair = |&[a, b, lcs]: &[u32; 3]| RowPair { a, b, lcs };
+                take(&mut pairs.iter().map(pair).collect::<Vec<_>>());
             }
             return Ok(());
         }
