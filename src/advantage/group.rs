@@ -74,7 +74,9 @@ pub(super) fn weighted(
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("group_advantage")),
         #[cfg(feature = "wgpu")]
-        Device::Wgpu(_) => return Err(device.lacks("group_advantage")),
+        Device::Wgpu(gpu) => {
+            backend::wgpu::token_advantage::segments(gpu, values, weights, offsets, form, &mut out)?
+        }
     };
     Ok(GroupAdvantages { values: out, counts })
 }

@@ -9,6 +9,8 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::backend::cpu::token_advantage::{self, NONE, Piece};
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::token_advantage as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::rollout::{Sequence, Tokens};
@@ -171,7 +173,10 @@ pub fn project(
             #[cfg(feature = "cuda")]
             Device::Cuda(_) => return Err(device.lacks("project")),
             #[cfg(feature = "wgpu")]
-            Device::Wgpu(_) => return Err(device.lacks("project")),
+            Device::Wgpu(gpu) => (
+                wgpu::owners(gpu, &tokens.byte_ends, &pieces, members.len())?,
+                wgpu::owners(gpu, &tokens.byte_ends, &turns, sequence.turns.len())?,
+            ),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);
         for (tokens, turn, member) in token_runs(&tokens.mask, &turn, &owner) {

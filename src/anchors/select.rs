@@ -6,6 +6,8 @@
 use super::lazy::{Gains, lazy_greedy};
 use super::{Anchor, AnchorConfig, cut, groupability, units};
 use crate::backend::cpu::anchor_gain::{self, UnitRanges};
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::anchor_gain as wgpu;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -80,18 +82,15 @@ pub fn select(
 
     let covered = units::units(code, occurrences, &eligible, config.unit);
     let ranges = UnitRanges { offsets: &covered.offsets, ranges: &covered.ranges };
-    let mut gains = match device {
-        Device::Cpu(_) => RangeGains {
-            units: ranges,
-            scores: &scores,
-            best: vec![0.0; covered.n_units],
-            n_covered: 0,
-        },
+    let best = vec![0.0; covered.n_units];
+    let first = match device {
+        Device::Cpu(_) => anchor_gain::gains(ranges, &scores, &best),
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("anchors::select")),
         #[cfg(feature = "wgpu")]
-        Device::Wgpu(_) => return Err(device.lacks("anchors::select")),
+        Device::Wgpu(gpu) => wgpu::gains(gpu, ranges, &scores, &best)?,
     };
+    let mut gains = RangeGains { units: ranges, scores: &scores, first, best, n_covered: 0 };
     let mut picks: Vec<(u32, f64)> = vec![];
     let mut gain = 0.0;
     let n_evaluations = lazy_greedy(&mut gains, config.max_anchors, |pick, gain_of_pick| {
@@ -123,6 +122,9 @@ pub fn select(
 struct RangeGains<'a> {
     units: UnitRanges<'a>,
     scores: &'a [f64],
+    /// Gains before the first pick, of all candidates: the work of a device. What is evaluated again later is one
+    /// candidate at a time, on the host.
+    first: Vec<f64>,
     /// The best score that covers each unit so far.
     best: Vec<f64>,
     n_covered: usize,
@@ -130,7 +132,7 @@ struct RangeGains<'a> {
 
 impl Gains for RangeGains<'_> {
     fn first_gains(&self) -> Vec<f64> {
-        anchor_gain::gains(self.units, self.scores, &self.best)
+        self.first.clone()
     }
 
     fn tighten(&mut self, candidate: usize, _: f64) -> (f64, bool) {

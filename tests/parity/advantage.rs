@@ -11,6 +11,8 @@ use hunkwise::reference::advantage as reference;
 use hunkwise::rollout::{Sequence, Tokens, Turn};
 use proptest::prelude::*;
 
+use crate::devices::others;
+
 const ESTIMATORS: [Estimator; 4] =
     [Estimator::Grpo, Estimator::GrpoNoStd, Estimator::DrGrpo, Estimator::Rloo];
 
@@ -45,6 +47,9 @@ proptest! {
         offsets.extend(groups.iter().scan(0, |end, group| { *end += group.len(); Some(*end) }));
         let flat: Vec<_> = groups.concat();
         let found = group_advantage(&Device::cpu(), &flat, &offsets, ESTIMATORS[estimator], eps, ddof).unwrap();
+        for device in others() {
+            assert_eq!(&group_advantage(&device, &flat, &offsets, ESTIMATORS[estimator], eps, ddof).unwrap(), &found, "{device:?}");
+        }
         for (g, group) in groups.iter().enumerate() {
             let expected = reference::group(group, &vec![1; group.len()], ESTIMATORS[estimator], eps, ddof);
             prop_assert_eq!(bits(&found.values[offsets[g]..offsets[g + 1]]), bits(&expected));
@@ -63,6 +68,9 @@ proptest! {
             TaskScores { scores, turns }
         }).collect();
         let found = episode(&Device::cpu(), &input, &config).unwrap();
+        for device in others() {
+            assert_eq!(&episode(&device, &input, &config).unwrap(), &found, "{device:?}");
+        }
         for (task, found) in input.iter().zip(&found.values) {
             let weights = if by_turns { task.turns.clone() } else { vec![1; task.turns.len()] };
             let expected = reference::group(&task.scores, &weights, config.episode, config.eps, config.ddof);
@@ -77,7 +85,11 @@ proptest! {
         let config = AdvantageConfig { over: Over::Turns, ..AdvantageConfig::default() };
         let scores = task.iter().map(|&(score, _)| Some(score)).collect();
         let turns = task.iter().map(|&(_, turns)| turns).collect();
-        let found = episode(&Device::cpu(), &[TaskScores { scores, turns }], &config).unwrap();
+        let tasks = [TaskScores { scores, turns }];
+        let found = episode(&Device::cpu(), &tasks, &config).unwrap();
+        for device in others() {
+            assert_eq!(&episode(&device, &tasks, &config).unwrap(), &found, "{device:?}");
+        }
         let repeated: Vec<Option<f64>> =
             task.iter().flat_map(|&(score, turns)| vec![Some(score); turns as usize]).collect();
         let expected = reference::group(&repeated, &vec![1; repeated.len()], Estimator::Grpo, config.eps, config.ddof);
@@ -112,6 +124,9 @@ proptest! {
         let config = AdvantageConfig { diff: form, diff_std, ddof, ..AdvantageConfig::default() };
         let turns: Vec<u32> = (0..returns.len() as u32).map(|turn| turn / 3).collect();
         let found = diff(&Device::cpu(), &groups, &returns, &turns, &config).unwrap();
+        for device in others() {
+            assert_eq!(&diff(&device, &groups, &returns, &turns, &config).unwrap(), &found, "{device:?}");
+        }
         let mut abs = [0.0, 0.0];
         let mut n = 0;
         for (group, values) in groups.iter().zip(&found.values) {
@@ -142,6 +157,9 @@ proptest! {
             step: kind, step_eta: eta, episode: ESTIMATORS[estimator], ..AdvantageConfig::default()
         };
         let found = step(&Device::cpu(), &observations, &returns, &config).unwrap();
+        for device in others() {
+            assert_eq!(&step(&device, &observations, &returns, &config).unwrap(), &found, "{device:?}");
+        }
         let groups = reference::step_groups(&observations, |first, other| {
             if similar { indel(&split(first), &split(other)) >= eta } else { first == other }
         });
@@ -164,6 +182,9 @@ proptest! {
     fn projection_equals_the_reference((sequence, covers, episode, steps) in projection()) {
         let steps = steps.as_deref();
         let found = project(&Device::cpu(), &sequence, episode, &covers, steps).unwrap();
+        for device in others() {
+            assert_eq!(&project(&device, &sequence, episode, &covers, steps).unwrap(), &found, "{device:?}");
+        }
         let tokens = sequence.tokens.as_ref().unwrap();
         let expected = reference::dense(&sequence, episode, &covers, steps);
         prop_assert_eq!(bits(&found.dense(tokens).unwrap()), bits(&expected));

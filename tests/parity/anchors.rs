@@ -10,6 +10,8 @@ use hunkwise::reference;
 use hunkwise::similarity::{Occurrence, Occurrences};
 use proptest::prelude::*;
 
+use crate::devices::others;
+
 /// A task of distinct lines: `roots[r]` is the turn step (0 stays in the turn, 1 goes on) and the number of lines.
 fn code(roots: &[(u32, u32)], turns_per_trajectory: u32) -> TaskCode {
     let mut code = TaskCode { line_tokens: vec![0], root_lines: vec![0], ..TaskCode::default() };
@@ -93,6 +95,9 @@ proptest! {
         };
         let expected = reference::anchors::select(&code, &occurrences, &config);
         let found = select(&Device::cpu(), &code, &windows, &occurrences, &config).unwrap();
+        for device in others() {
+            assert_eq!(&select(&device, &code, &windows, &occurrences, &config).unwrap(), &found, "{device:?}");
+        }
 
         prop_assert_eq!(found.n_picked, expected.picks.len());
         let gain: f64 = expected.picks.iter().fold(0.0, |sum, (_, gain)| sum + gain);

@@ -36,7 +36,7 @@ fn check(items: &[Vec<u32>], eta: f64) -> usize {
         }
     }
     #[cfg(feature = "wgpu")]
-    if let Some(device) = crate::wgpu::device() {
+    if let Some(device) = crate::devices::wgpu() {
         let list = Ragged { tokens: &tokens, offsets: &offsets };
         let found = pair_similarity(&Device::Wgpu(device.clone()), list, eta, 1 << 30).unwrap();
         assert_eq!(found, expected, "{device:?}, eta {eta}");

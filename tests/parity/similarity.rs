@@ -23,7 +23,7 @@ fn everywhere(check: impl Fn(&Device) + Sync) {
         }
     }
     #[cfg(feature = "wgpu")]
-    if let Some(device) = crate::wgpu::device() {
+    if let Some(device) = crate::devices::wgpu() {
         check(&Device::Wgpu(device.clone()));
     }
 }

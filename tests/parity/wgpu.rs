@@ -6,21 +6,11 @@ use hunkwise::backend::wgpu::{Limits, Wgpu};
 use hunkwise::loss::*;
 use hunkwise::{Device, Error};
 
-use crate::devices::wgpu;
+use crate::devices::wgpu as device;
 use crate::losses::{Form, Made, configs};
 
-/// The adapter, or `None` with a message.
-pub(crate) fn device() -> Option<Wgpu> {
-    let device = wgpu();
-    if let Err(reason) = &device {
-        assert!(std::env::var_os("HUNKWISE_REQUIRE_WGPU").is_none(), "{reason}");
-        eprintln!("skipped: {reason}");
-    }
-    device.ok()
-}
-
 /// The device with little room: work is cut into many tiles, and workgroups go into two dimensions.
-pub(crate) fn cramped(device: &Wgpu, binding_bytes: u64) -> Device {
+fn cramped(device: &Wgpu, binding_bytes: u64) -> Device {
     Device::Wgpu(device.with_limits(Limits { binding_bytes, workgroups: 3, ..device.limits() }))
 }
 
@@ -260,5 +250,65 @@ fn windows_are_those_of_the_host_within_any_limits() {
         let room = cramped(&device, 1 << 10);
         let error = matches(&room, &code, &windows, None, &config);
         assert!(matches!(error, Err(Error::Limit { limit: 1024, .. })), "{error:?}");
+    }
+}
+
+#[test]
+fn group_advantages_are_those_of_the_host_within_any_limits() {
+    use hunkwise::advantage::{Estimator, group_advantage};
+
+    use crate::tasks::Random;
+
+    let Some(device) = device() else { return };
+    let mut random = Random(33);
+    let (mut values, mut offsets) = (vec![], vec![0]);
+    // The longest takes several dispatches.
+    for n in [3, 0, 50, 1, 45_000, 0, 0, 700, 64] {
+        for _ in 0..n {
+            let x = random.below(2000) as f64 / 7.0 - 100.0;
+            values.push((random.below(10) > 0).then_some(x));
+        }
+        offsets.push(values.len());
+    }
+    for estimator in [Estimator::Grpo, Estimator::GrpoNoStd, Estimator::Rloo] {
+        let with = |device: &Device| {
+            let found = group_advantage(device, &values, &offsets, estimator, 1e-6, 1).unwrap();
+            let bits: Vec<u32> = found.values.iter().map(|x| x.to_bits()).collect();
+            (bits, found.counts)
+        };
+        let expected = with(&Device::cpu());
+        assert_eq!(with(&Device::Wgpu(device.clone())), expected);
+        assert_eq!(with(&cramped(&device, 1 << 20)), expected);
+    }
+    let room = cramped(&device, 10 << 10);
+    let error = group_advantage(&room, &values, &offsets, Estimator::Grpo, 1e-6, 1);
+    assert!(matches!(error, Err(Error::Limit { limit: 10_240, .. })), "{error:?}");
+}
+
+/// From rollouts to credit: the same bytes as on the host.
+#[test]
+fn the_whole_way_gives_the_bytes_of_the_host() {
+    use hunkwise::rollout::{ReadOptions, read_files};
+    use hunkwise::{Config, credit, report};
+
+    let Some(device) = device() else { return };
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/rollouts");
+    let batch =
+        read_files(&[folder.join("hunkwise.jsonl")], &ReadOptions::default(), &mut |_| {}).unwrap();
+    let bytes = |device: &Device, config: &Config| {
+        let credit = credit(device, &batch, config).unwrap();
+        let mut out = vec![];
+        report::write_credit(&mut out, &batch, &credit, true, false).unwrap();
+        report::write_groups(&mut out, &batch, &credit).unwrap();
+        out
+    };
+    let mut embedded = Config::default();
+    embedded.similarity.embedding_weight = 0.3;
+    for config in [Config::default(), embedded] {
+        let expected = bytes(&Device::cpu(), &config);
+        assert!(String::from_utf8(expected.clone()).unwrap().contains("\"members\""));
+        for device in [Device::Wgpu(device.clone()), cramped(&device, 1 << 20)] {
+            assert!(bytes(&device, &config) == expected, "{device:?}");
+        }
     }
 }

@@ -18,22 +18,34 @@ pub(crate) fn devices() -> Vec<Device> {
             eprintln!("skipped: {reason}");
         }
     }
-    #[cfg(feature = "wgpu")]
-    match wgpu() {
-        Ok(device) => devices.push(Device::Wgpu(device)),
-        Err(reason) => {
-            assert!(std::env::var_os("HUNKWISE_REQUIRE_WGPU").is_none(), "{reason}");
-            eprintln!("skipped: {reason}");
-        }
-    }
+    devices.extend(others());
     devices
 }
 
-/// One device for all tests of a process: each has shaders to compile.
+/// The devices beside the host that have every operation of the pipeline.
+#[cfg(not(feature = "wgpu"))]
+pub(crate) fn others() -> Vec<Device> {
+    vec![]
+}
+
+/// The devices beside the host that have every operation of the pipeline.
 #[cfg(feature = "wgpu")]
-pub(crate) fn wgpu() -> Result<hunkwise::backend::wgpu::Wgpu, String> {
+pub(crate) fn others() -> Vec<Device> {
+    wgpu().map(Device::Wgpu).into_iter().collect()
+}
+
+/// A wgpu adapter, or `None` with a message. One device for all tests of a process: each has shaders to compile.
+#[cfg(feature = "wgpu")]
+pub(crate) fn wgpu() -> Option<hunkwise::backend::wgpu::Wgpu> {
     use hunkwise::backend::wgpu::{AdapterChoice, Wgpu};
     static DEVICE: std::sync::OnceLock<Result<Wgpu, String>> = std::sync::OnceLock::new();
     let open = || Wgpu::new(AdapterChoice::BestOrSoftware).map_err(|e| e.to_string());
-    DEVICE.get_or_init(open).clone()
+    match DEVICE.get_or_init(open) {
+        Ok(device) => Some(device.clone()),
+        Err(reason) => {
+            assert!(std::env::var_os("HUNKWISE_REQUIRE_WGPU").is_none(), "{reason}");
+            eprintln!("skipped: {reason}");
+            None
+        }
+    }
 }

@@ -7,10 +7,12 @@
 //! of them is within [`Limits::binding_bytes`].
 
 mod adapter;
+pub(crate) mod anchor_gain;
 mod driver;
 pub(crate) mod pair_similarity;
 pub(crate) mod policy_loss;
 mod shader;
+pub(crate) mod token_advantage;
 pub(crate) mod window_similarity;
 
 use std::fmt;

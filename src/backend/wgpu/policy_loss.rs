@@ -20,6 +20,7 @@ use crate::params::metrics::LossMetrics;
 
 pub(super) const SHADER: Shader = Shader {
     name: "policy_loss.wgsl",
+    before: "",
     source: include_str!("../../../shaders/policy_loss.wgsl"),
     bindings: &[Binding::Parameters, Binding::Read, Binding::Read, Binding::Write],
     sizes: &[1],

@@ -16,6 +16,7 @@ use crate::params::Match;
 
 pub(super) const SHADER: Shader = Shader {
     name: "window_similarity.wgsl",
+    before: "",
     source: include_str!("../../../shaders/window_similarity.wgsl"),
     bindings: &[Binding::Parameters, Binding::Read, Binding::Read, Binding::Write, Binding::Write],
     sizes: &[0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64],
