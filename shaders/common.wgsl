@@ -63,3 +63,45 @@ fn widened(half: u32) -> u32 {
     }
     return sign | ((exponent + 112u) << 23u) | (fraction << 13u);
 }
+
+// The nearest bf16, ties to even, of the bits of an f32.
+fn narrowed_to_bf16(bits: u32) -> u32 {
+    let rounded = (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
+    return select(rounded, (bits >> 16u) | 0x40u, is_nan_bits(bits));
+}
+
+// The nearest f16, ties to even, of the bits of an f32.
+fn narrowed_to_f16(bits: u32) -> u32 {
+    let sign = (bits >> 16u) & 0x8000u;
+    let magnitude = bits & 0x7fffffffu;
+    if magnitude > 0x7f800000u {
+        return sign | 0x7e00u;
+    }
+    if magnitude >= 0x477ff000u {
+        return sign | 0x7c00u;
+    }
+    if magnitude >= 0x38800000u {
+        return sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13u) & 1u)) >> 13u);
+    }
+    // A subnormal: a multiple of 2^-24.
+    let exponent = magnitude >> 23u;
+    if exponent < 102u {
+        return sign;
+    }
+    let fraction = (magnitude & 0x7fffffu) | 0x800000u;
+    let shift = 126u - exponent;
+    let whole = fraction >> shift;
+    let rest = fraction & ((1u << shift) - 1u);
+    let middle = 1u << (shift - 1u);
+    let is_up = rest > middle || (rest == middle && (whole & 1u) != 0u);
+    return sign | (whole + select(0u, 1u, is_up));
+}
+
+// The bits of one value of a word as f32: `k` is 0, or 1 for the upper half of a word of bf16 (dtype 1) or f16 (dtype 2).
+fn unpacked(word: u32, dtype: u32, k: u32) -> u32 {
+    if dtype == 0u {
+        return word;
+    }
+    let short = (word >> (k * 16u)) & 0xffffu;
+    return select(widened(short), short << 16u, dtype == 1u);
+}

@@ -22,11 +22,13 @@ const STEMS: [&str; 7] = [
 /// Those that the CUDA backend has so far.
 const CUDA_STEMS: [&str; 1] = ["policy_loss"];
 /// Those that the wgpu backend has so far, each with its file of `shaders/`.
-const WGPU_STEMS: [(&str, &str); 5] = [
+const WGPU_STEMS: [(&str, &str); 7] = [
     ("policy_loss", "policy_loss"),
     ("window_similarity", "window_similarity"),
     ("pair_similarity", "window_similarity"),
     ("anchor_gain", "anchor_gain"),
+    ("logits_loss", "logits_loss"),
+    ("linear_loss", "linear_loss"),
     ("token_advantage", "token_advantage"),
 ];
 /// The only files with `unsafe`.

@@ -2,6 +2,8 @@
 
 use super::{Floats, LinearGradients, LogitsBatch, PolicyLoss, PolicyLossConfig, Upstream};
 use crate::backend::cpu::linear_loss as cpu;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::linear_loss as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -69,6 +71,8 @@ pub fn linear_loss(
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => Err(device.lacks("linear_loss")),
         #[cfg(feature = "wgpu")]
-        Device::Wgpu(_) => Err(device.lacks("linear_loss")),
+        Device::Wgpu(device) => {
+            wgpu::linear_loss(device, head, rows, &policy, config, upstream, gradients)
+        }
     }
 }

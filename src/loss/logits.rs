@@ -5,6 +5,8 @@ use super::{
     Temperature, Upstream,
 };
 use crate::backend::cpu::logits_loss as cpu;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::logits_loss as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -45,7 +47,9 @@ pub fn token_logprob(
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => return Err(device.lacks("token_logprob")),
         #[cfg(feature = "wgpu")]
-        Device::Wgpu(_) => return Err(device.lacks("token_logprob")),
+        Device::Wgpu(device) => {
+            wgpu::token_logprob(device, logits, rows, mask, log_prob, entropy)?;
+        }
     }
     Ok(())
 }
@@ -133,7 +137,9 @@ pub fn logits_loss(
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => Err(device.lacks("logits_loss")),
         #[cfg(feature = "wgpu")]
-        Device::Wgpu(_) => Err(device.lacks("logits_loss")),
+        Device::Wgpu(device) => {
+            wgpu::logits_loss(device, gradient, &batch.rows, &policy, config, upstream)
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use hunkwise::Device;
 use hunkwise::loss::*;
 use hunkwise::reference;
 
+use crate::devices::others;
 use crate::losses::Random;
 
 /// Hidden states, a head and what a loss needs beside them, owned.
@@ -100,12 +101,20 @@ struct Outcome {
     weight: Vec<f32>,
 }
 
+fn hosts_and_others() -> Vec<Device> {
+    [Device::cpu()].into_iter().chain(others()).collect()
+}
+
 fn run(made: &MadeHead, config: &PolicyLossConfig) -> Outcome {
+    run_on(&Device::cpu(), made, config)
+}
+
+fn run_on(device: &Device, made: &MadeHead, config: &PolicyLossConfig) -> Outcome {
     let (mut hidden, mut weight) = (vec![9.0; made.hidden.len()], vec![0.0; made.weight.len()]);
     let gradients =
         LinearGradients { hidden: Some(FloatsMut::F32(&mut hidden)), weight: Some(&mut weight) };
     let (result, log_prob) = linear_loss(
-        &Device::cpu(),
+        device,
         Floats::F32(&made.hidden),
         Floats::F32(&made.weight),
         &made.batch(),
@@ -193,11 +202,15 @@ const SHAPES: [(usize, usize, (usize, usize)); 6] = [
 
 #[test]
 fn losses_and_gradients_are_those_of_the_reference() {
+    hosts_and_others().iter().for_each(losses_and_gradients);
+}
+
+fn losses_and_gradients(device: &Device) {
     for (seed, (n, n_hidden, vocab)) in SHAPES.into_iter().enumerate() {
         let made = MadeHead::new(seed as u64, n, n_hidden, vocab);
         for config in configs() {
-            let name = format!("{n} x {n_hidden} x {vocab:?}, {config:?}");
-            let got = run(&made, &config);
+            let name = format!("{device:?}, {n} x {n_hidden} x {vocab:?}, {config:?}");
+            let got = run_on(device, &made, &config);
             let want = exact(&made, &config);
             let (loss, tokens) = (&want.loss, &want.tokens);
             let error = (got.result.loss() - loss.loss()).abs();
@@ -226,10 +239,14 @@ fn losses_and_gradients_are_those_of_the_reference() {
 
 #[test]
 fn tokens_that_change_nothing_are_counted_and_left_out() {
+    hosts_and_others().iter().for_each(tokens_left_out);
+}
+
+fn tokens_left_out(device: &Device) {
     let made = MadeHead::new(7, 200, 16, (60, 64));
     let first = made.offsets[0]..made.offsets[1];
     for config in configs() {
-        let got = run(&made, &config);
+        let got = run_on(device, &made, &config);
         let all_count = config.entropy_coef != 0.0;
         let is_skipped = |i: usize| {
             let of_row = config.ratio == RatioLevel::Token || first.contains(&i);
@@ -295,6 +312,10 @@ fn a_row_has_the_same_bits_in_every_batch_and_thread_count() {
 
 #[test]
 fn every_dtype_gives_the_gradients_of_its_numbers() {
+    hosts_and_others().iter().for_each(every_dtype);
+}
+
+fn every_dtype(device: &Device) {
     let made = MadeHead::new(13, 120, 40, (600, 608));
     let config = PolicyLossConfig::dapo();
     let wide = run(&made, &config);
@@ -302,7 +323,7 @@ fn every_dtype_gives_the_gradients_of_its_numbers() {
     let half: Vec<f16> = made.weight.iter().map(|x| f16::from_f32(*x)).collect();
     let (mut hidden, mut weight) = (vec![bf16::ONE; short.len()], vec![1.0f32; made.weight.len()]);
     let (result, _) = linear_loss(
-        &Device::cpu(),
+        device,
         Floats::Bf16(&short),
         Floats::F16(&half),
         &made.batch(),
@@ -325,6 +346,10 @@ fn every_dtype_gives_the_gradients_of_its_numbers() {
 
 #[test]
 fn values_that_are_not_finite_stay_in_their_token() {
+    hosts_and_others().iter().for_each(not_finite);
+}
+
+fn not_finite(device: &Device) {
     let mut made = MadeHead::new(17, 150, 20, (90, 90));
     made.mask.fill(true);
     made.advantage.fill(0.5);
@@ -333,14 +358,14 @@ fn values_that_are_not_finite_stay_in_their_token() {
     made.hidden[31 * 20 + 3] = f32::NAN;
     made.targets[77] = 90;
     let skip = PolicyLossConfig { non_finite: NonFinite::Skip, ..PolicyLossConfig::dapo() };
-    let got = run(&made, &skip);
+    let got = run_on(device, &made, &skip);
     assert_eq!(got.result.metrics.n_non_finite, 2);
     assert!(got.log_prob[31].is_nan() && got.log_prob[77].is_nan());
     assert!(got.result.loss().is_finite());
     assert!(got.hidden.iter().chain(&got.weight).all(|g| g.is_finite()));
     assert!(got.hidden[31 * 20..32 * 20].iter().all(|g| *g == 0.0));
 
-    let got = run(&made, &PolicyLossConfig::dapo());
+    let got = run_on(device, &made, &PolicyLossConfig::dapo());
     assert!(got.result.loss().is_nan());
     for i in 0..150 {
         let row = &got.hidden[i * 20..(i + 1) * 20];
@@ -351,9 +376,13 @@ fn values_that_are_not_finite_stay_in_their_token() {
 
 #[test]
 fn nothing_to_train_gives_zeros() {
+    hosts_and_others().iter().for_each(nothing_to_train);
+}
+
+fn nothing_to_train(device: &Device) {
     let mut made = MadeHead::new(19, 30, 4, (10, 10));
     made.mask.fill(false);
-    let got = run(&made, &PolicyLossConfig::grpo());
+    let got = run_on(device, &made, &PolicyLossConfig::grpo());
     assert_eq!((got.result.loss(), got.result.metrics.n_tokens), (0.0, 0));
     assert!(got.hidden.iter().chain(&got.weight).all(|g| *g == 0.0));
 }

@@ -6,11 +6,16 @@ use hunkwise::backend::cpu::{Cpu, Simd};
 use hunkwise::loss::*;
 use hunkwise::reference;
 
+use crate::devices::others;
 use crate::losses::Random;
 
 const SHAPES: [(usize, usize); 6] =
     [(1, 1), (7, 8), (1023, 1023), (1024, 1030), (1031, 1040), (5003, 5003)];
 const N_TOKENS: usize = 6;
+
+fn hosts_and_others() -> Vec<Device> {
+    [Device::cpu()].into_iter().chain(others()).collect()
+}
 
 struct MadeLogits {
     logits: Vec<f32>,
@@ -76,8 +81,9 @@ fn near(name: &str, got: f32, want: f64, scale: f64, tolerance: f64) {
 
 #[test]
 fn log_probs_and_entropies_are_those_of_the_reference() {
-    for simd in [Simd::Scalar, Simd::Avx2, Simd::Avx512] {
-        let device = Device::Cpu(Cpu::with_simd(simd));
+    let hosts = [Simd::Scalar, Simd::Avx2, Simd::Avx512];
+    let hosts = hosts.map(|simd| Device::Cpu(Cpu::with_simd(simd)));
+    for device in hosts.into_iter().chain(others()) {
         for (seed, shape) in SHAPES.into_iter().enumerate() {
             for spread in [0.0, 2.0, 30.0, 1000.0] {
                 let made = MadeLogits::new(seed as u64, shape, spread);
@@ -95,7 +101,7 @@ fn log_probs_and_entropies_are_those_of_the_reference() {
                 let wide = reference::logits::widen(logits);
                 let exact = reference::logits::token_logprob(&wide, &made.rows());
                 for (i, (want, want_entropy)) in exact.into_iter().enumerate() {
-                    let name = format!("{shape:?}, spread {spread}, row {i}");
+                    let name = format!("{device:?}, {shape:?}, spread {spread}, row {i}");
                     near(&name, log_prob[i], want, 1.0, 2e-6);
                     near(&format!("{name}, entropy"), entropy[i], want_entropy, 1.0, 5e-6);
                 }
@@ -122,15 +128,23 @@ fn gradients_are_those_of_the_reference_in_every_dtype() {
             let made = MadeLogits::new(seed as u64, shape, 4.0);
             let short: Vec<bf16> = made.logits.iter().map(|z| bf16::from_f32(*z)).collect();
             let half: Vec<f16> = made.logits.iter().map(|z| f16::from_f32(*z)).collect();
-            check(&config, &made, Floats::F32(&made.logits), 1e-5);
-            check(&config, &made, Floats::Bf16(&short), 1.0 / 256.0);
-            check(&config, &made, Floats::F16(&half), 1.0 / 1024.0);
+            for device in hosts_and_others() {
+                check(&device, &config, &made, Floats::F32(&made.logits), 1e-5);
+                check(&device, &config, &made, Floats::Bf16(&short), 1.0 / 256.0);
+                check(&device, &config, &made, Floats::F16(&half), 1.0 / 1024.0);
+            }
         }
     }
 }
 
 /// Holds both forms of the gradient to the reference; they must be the same bits.
-fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, tolerance: f64) {
+fn check(
+    device: &Device,
+    config: &PolicyLossConfig,
+    made: &MadeLogits,
+    logits: Floats<'_>,
+    tolerance: f64,
+) {
     let offsets = [0, 4, 6];
     let batch = batch(made.rows(), &offsets);
     let wide = reference::logits::widen(logits);
@@ -156,19 +170,18 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
         &scaled(&loss.grad_log_prob),
         &scaled(&loss.grad_entropy),
     );
-    let device = Device::cpu();
     let got: Vec<f32> = match logits {
         Floats::F32(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::F32(&mut over));
             let (result, _) =
-                logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+                logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             assert!((result.loss() - loss.loss()).abs() <= 1e-5 * loss.loss().abs().max(1.0));
             let mut into = vec![7.0; over.len()];
             let logits =
                 Logits::Into { logits: Floats::F32(logits), grad: FloatsMut::F32(&mut into) };
             let (again, _) =
-                logits_loss(&device, logits, &batch, config, Upstream::Loss(-2.0)).unwrap();
+                logits_loss(device, logits, &batch, config, Upstream::Loss(-2.0)).unwrap();
             assert_eq!(result, again);
             assert_eq!(over, into);
             over
@@ -176,13 +189,13 @@ fn check(config: &PolicyLossConfig, made: &MadeLogits, logits: Floats<'_>, toler
         Floats::Bf16(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::Bf16(&mut over));
-            logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+            logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             over.into_iter().map(bf16::to_f32).collect()
         }
         Floats::F16(logits) => {
             let mut over = logits.to_vec();
             let both = Logits::Overwrite(FloatsMut::F16(&mut over));
-            logits_loss(&device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
+            logits_loss(device, both, &batch, config, Upstream::Loss(-2.0)).unwrap();
             over.into_iter().map(f16::to_f32).collect()
         }
     };
@@ -247,6 +260,10 @@ fn a_row_is_the_same_alone_and_among_more_than_a_cache_holds() {
 
 #[test]
 fn bad_rows_are_nan_and_leave_the_others_whole() {
+    hosts_and_others().iter().for_each(bad_rows);
+}
+
+fn bad_rows(device: &Device) {
     let mut made = MadeLogits::new(5, (2000, 2010), 3.0);
     made.logits[1500] = f32::NAN;
     made.targets[1] = 2000;
@@ -255,8 +272,7 @@ fn bad_rows_are_nan_and_leave_the_others_whole() {
     made.targets[5] = -1;
     let (mut log_prob, mut entropy) = ([9.0; N_TOKENS], [9.0; N_TOKENS]);
     let logits = Floats::F32(&made.logits);
-    token_logprob(&Device::cpu(), logits, &made.rows(), None, &mut log_prob, Some(&mut entropy))
-        .unwrap();
+    token_logprob(device, logits, &made.rows(), None, &mut log_prob, Some(&mut entropy)).unwrap();
     for i in [0, 1, 3, 4, 5] {
         assert!(
             log_prob[i].is_nan() && entropy[i].is_nan(),
@@ -269,7 +285,7 @@ fn bad_rows_are_nan_and_leave_the_others_whole() {
 
     let mask = [true, true, true, false, false, false];
     let (mut log_prob, mut grad) = ([9.0; N_TOKENS], made.logits.clone());
-    token_logprob(&Device::cpu(), logits, &made.rows(), Some(&mask), &mut log_prob, None).unwrap();
+    token_logprob(device, logits, &made.rows(), Some(&mask), &mut log_prob, None).unwrap();
     assert_eq!(log_prob[3..], [0.0; 3]);
     let offsets = [0, 1, 2, 3, 6];
     let batch = LogitsBatch {
@@ -280,8 +296,7 @@ fn bad_rows_are_nan_and_leave_the_others_whole() {
     };
     let over = Logits::Overwrite(FloatsMut::F32(&mut grad));
     let (result, _) =
-        logits_loss(&Device::cpu(), over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0))
-            .unwrap();
+        logits_loss(device, over, &batch, &PolicyLossConfig::grpo(), Upstream::Loss(1.0)).unwrap();
     assert!(result.rows[0].is_nan() && result.rows[1].is_nan() && result.rows[2] == -1.0);
     assert_eq!(result.metrics.n_non_finite, 2);
     assert!(grad[..2000].iter().all(|g| g.is_nan()) && grad[2000..2010].iter().all(|g| *g == 0.0));

@@ -312,3 +312,113 @@ fn the_whole_way_gives_the_bytes_of_the_host() {
         }
     }
 }
+
+#[test]
+fn logits_have_the_same_bits_in_every_run_and_within_any_limits() {
+    use crate::losses::Random;
+
+    let Some(device) = device() else { return };
+    let (n, n_vocab, n_columns) = (37, 1999, 2001);
+    let mut random = Random(34);
+    let logits: Vec<f32> = (0..n * n_columns).map(|_| random.between(-6.0, 6.0)).collect();
+    let short: Vec<bf16> = logits.iter().map(|&z| bf16::from_f32(z)).collect();
+    let targets: Vec<i64> = (0..n).map(|_| random.below(n_vocab) as i64).collect();
+    let mask: Vec<bool> = (0..n).map(|_| random.below(4) > 0).collect();
+    let advantages: Vec<f32> = (0..n).map(|_| random.between(-2.0, 2.0)).collect();
+    let temperature = Temperature::One(0.7);
+    let batch = LogitsBatch {
+        rows: LogitsRows { targets: &targets, n_columns, n_vocab, temperature },
+        old: None,
+        reference: None,
+        rollout: None,
+        mask: &mask,
+        advantages: Advantages::Dense(Floats::F32(&advantages)),
+        layout: Layout::Packed { offsets: &[0, 9, 37] },
+        denominator: None,
+    };
+    let config = PolicyLossConfig { entropy_coef: 0.05, ..PolicyLossConfig::grpo() };
+    let with = |device: &Device| {
+        let (mut wide, mut narrow) = (logits.clone(), short.clone());
+        let loss = |logits| {
+            let (result, log_prob) = logits_loss(
+                device,
+                Logits::Overwrite(logits),
+                &batch,
+                &config,
+                Upstream::Loss(1.0),
+            )
+            .unwrap();
+            (result.numerator.to_bits(), log_prob.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+        };
+        let results = [loss(FloatsMut::F32(&mut wide)), loss(FloatsMut::Bf16(&mut narrow))];
+        (results, wide.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), narrow)
+    };
+    let expected = with(&Device::Wgpu(device.clone()));
+    assert_eq!(with(&Device::Wgpu(device.clone())), expected);
+    for binding_bytes in [40 << 10, 100 << 10] {
+        assert_eq!(with(&cramped(&device, binding_bytes)), expected);
+    }
+    let mut over = logits.clone();
+    let over = Logits::Overwrite(FloatsMut::F32(&mut over));
+    let error = logits_loss(&cramped(&device, 5 << 10), over, &batch, &config, Upstream::Loss(1.0));
+    assert!(matches!(error, Err(Error::Limit { limit: 5120, .. })), "{error:?}");
+}
+
+#[test]
+fn heads_have_the_same_bits_in_every_run_and_within_any_limits() {
+    use crate::losses::Random;
+
+    let Some(device) = device() else { return };
+    let (n, n_hidden, n_vocab, n_columns) = (101, 37, 1100, 1103);
+    let mut random = Random(35);
+    let mut made = |n: usize| (0..n).map(|_| random.between(-1.0, 1.0)).collect::<Vec<f32>>();
+    let (hidden, weight, advantages) = (made(n * n_hidden), made(n_columns * n_hidden), made(n));
+    let short: Vec<f16> = weight.iter().map(|&x| f16::from_f32(x)).collect();
+    let targets: Vec<i64> = (0..n as i64).map(|i| i * 10).collect();
+    let mask: Vec<bool> = (0..n).map(|i| i % 5 != 2).collect();
+    let temperature = Temperature::One(1.3);
+    let batch = LogitsBatch {
+        rows: LogitsRows { targets: &targets, n_columns, n_vocab, temperature },
+        old: None,
+        reference: None,
+        rollout: None,
+        mask: &mask,
+        advantages: Advantages::Dense(Floats::F32(&advantages)),
+        layout: Layout::Packed { offsets: &[0, 9, 101] },
+        denominator: None,
+    };
+    let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for ratio in [RatioLevel::Token, RatioLevel::Sequence] {
+        let config = PolicyLossConfig { ratio, ..PolicyLossConfig::dapo() };
+        let with = |device: &Device, weight: Floats<'_>| {
+            let (mut by_hidden, mut by_weight) = (vec![9.0; hidden.len()], vec![0.5; weight.len()]);
+            let gradients = LinearGradients {
+                hidden: Some(FloatsMut::F32(&mut by_hidden)),
+                weight: Some(&mut by_weight),
+            };
+            let hidden = Floats::F32(&hidden);
+            let upstream = Upstream::Loss(1.0);
+            let (result, log_prob) =
+                linear_loss(device, hidden, weight, &batch, &config, upstream, gradients).unwrap();
+            (result.numerator.to_bits(), bits(&log_prob), bits(&by_hidden), bits(&by_weight))
+        };
+        for weight in [Floats::F32(&weight), Floats::F16(&short)] {
+            let expected = with(&Device::Wgpu(device.clone()), weight);
+            assert_eq!(with(&Device::Wgpu(device.clone()), weight), expected);
+            // Chunks of 16 tokens, blocks of some hundred words of the vocabulary.
+            assert_eq!(with(&cramped(&device, 80 << 10), weight), expected);
+        }
+        let room = cramped(&device, 60 << 10);
+        let (hidden, weight) = (Floats::F32(&hidden), Floats::F32(&weight));
+        let error = linear_loss(
+            &room,
+            hidden,
+            weight,
+            &batch,
+            &config,
+            Upstream::Loss(1.0),
+            LinearGradients::default(),
+        );
+        assert!(matches!(error, Err(Error::Limit { limit: 61_440, .. })), "{error:?}");
+    }
+}

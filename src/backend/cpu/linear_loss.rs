@@ -12,7 +12,7 @@ use std::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use self::contributing::contributing;
+pub(in crate::backend) use self::contributing::contributing;
 use self::gemm::{Matrix, MatrixMut};
 use super::Cpu;
 use super::logits_loss::{Element, Token};

@@ -68,7 +68,7 @@ pub(super) fn policy_loss_of_known(
 }
 
 /// Whether the loss of a token depends on other tokens of its row.
-pub(super) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
+pub(in crate::backend) fn takes_whole_rows(config: &PolicyLossConfig) -> bool {
     weighs_rows(config) || config.ratio != RatioLevel::Token
 }
 

@@ -281,7 +281,8 @@ fn words(error: &wgpu::Error) -> String {
 impl Wgpu {
     /// A copy of an array on the device.
     pub(super) fn upload<T: NoUninit>(&self, values: &[T]) -> Result<Memory> {
-        self.upload_for(bytemuck::cast_slice(values), wgpu::BufferUsages::STORAGE)
+        use wgpu::BufferUsages as Usages;
+        self.upload_for(bytemuck::cast_slice(values), Usages::STORAGE | Usages::COPY_SRC)
     }
 
     /// The parameters of a shader.

@@ -9,6 +9,8 @@
 mod adapter;
 pub(crate) mod anchor_gain;
 mod driver;
+pub(crate) mod linear_loss;
+pub(crate) mod logits_loss;
 pub(crate) mod pair_similarity;
 pub(crate) mod policy_loss;
 mod shader;

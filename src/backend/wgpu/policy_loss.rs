@@ -133,6 +133,7 @@ const TILE_FIELDS: usize = size_of::<Sums>() / size_of::<u32>();
 #[derive(Debug, Clone, Copy, Default)]
 struct RowSums {
     n_tokens: usize,
+    n_known: usize,
     n_finite: f64,
     log_ratio: f64,
     log_weight: f64,
@@ -146,10 +147,24 @@ pub(crate) fn policy_loss(
     upstream: Upstream<'_>,
     outputs: PolicyOutputs<'_>,
 ) -> Result<PolicyLoss> {
+    policy_loss_of_known(device, batch, batch.mask, config, upstream, outputs)
+}
+
+/// [`policy_loss`] of the tokens whose log-prob is known, a part of those under the mask; the others keep their place
+/// in every count and add nothing.
+pub(super) fn policy_loss_of_known(
+    device: &Wgpu,
+    batch: &PolicyBatch<'_>,
+    known: &[bool],
+    config: &PolicyLossConfig,
+    upstream: Upstream<'_>,
+    outputs: PolicyOutputs<'_>,
+) -> Result<PolicyLoss> {
     let parameters = parameters(config);
     let pieces = pieces(batch.layout);
-    let mut tiles = tiles(device, batch, upstream, &outputs, &pieces, parameters)?;
-    let call = Call { device, batch, config };
+    let of_known = PolicyBatch { mask: known, ..*batch };
+    let mut tiles = tiles(device, &of_known, upstream, &outputs, &pieces, parameters)?;
+    let call = Call { device, batch, known, config };
 
     let mut sums = call.count();
     if call.takes_whole_rows() {
@@ -203,6 +218,7 @@ pub(crate) fn policy_loss(
     metrics.n_rows = sums.len();
     metrics.n_empty_rows = sums.iter().filter(|row| row.n_tokens == 0).count();
     metrics.n_tokens = sums.iter().map(|row| row.n_tokens).sum();
+    metrics.n_skipped = metrics.n_tokens - sums.iter().map(|row| row.n_known).sum::<usize>();
     if batch.rollout.is_some() {
         metrics.n_weights = metrics.n_finite();
     }
@@ -212,6 +228,7 @@ pub(crate) fn policy_loss(
 struct Call<'a> {
     device: &'a Wgpu,
     batch: &'a PolicyBatch<'a>,
+    known: &'a [bool],
     config: &'a PolicyLossConfig,
 }
 
@@ -231,9 +248,10 @@ impl Call<'_> {
 
     fn count(&self) -> Vec<RowSums> {
         let of_row = |row| {
-            let mask = &self.batch.mask[self.batch.layout.tokens(row)];
-            let n_tokens = mask.iter().filter(|is_token| **is_token).count();
-            RowSums { n_tokens, ..RowSums::default() }
+            let at = self.batch.layout.tokens(row);
+            let count = |mask: &[bool]| mask.iter().filter(|is_token| **is_token).count();
+            let n_tokens = count(&self.batch.mask[at.clone()]);
+            RowSums { n_tokens, n_known: count(&self.known[at]), ..RowSums::default() }
         };
         (0..self.batch.layout.n_rows()).map(of_row).collect()
     }
@@ -271,7 +289,7 @@ impl Call<'_> {
             log_ratio: ((sums.log_ratio / sums.n_finite.max(1.0)) as f32).clamp(-most, most),
             log_weight: (sums.log_weight as f32).clamp(-most, most),
             shared_grad: 0.0,
-            is_poisoned: u32::from(poisons && sums.n_finite < sums.n_tokens as f64),
+            is_poisoned: u32::from(poisons && sums.n_finite < sums.n_known as f64),
             episode: match self.batch.advantages {
                 Advantages::Dense(_) => 0.0,
                 Advantages::Rows(values) => values[i],

@@ -1,6 +1,7 @@
 //! The files of `shaders/`.
 
-use super::{anchor_gain, policy_loss, token_advantage, window_similarity};
+use super::linear_loss::product;
+use super::{anchor_gain, logits_loss, policy_loss, token_advantage, window_similarity};
 
 /// What a binding holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,9 @@ impl Shader {
     }
 }
 
-const ALL: [&Shader; 4] = [
+const ALL: [&Shader; 6] = [
+    &product::SHADER,
+    &logits_loss::SHADER,
     &policy_loss::SHADER,
     &window_similarity::SHADER,
     &anchor_gain::SHADER,

@@ -6,7 +6,10 @@ use crate::params::loss::PolicyLossConfig;
 
 /// True for the tokens under the mask whose log-prob matters: without KL and entropy bonus, those with an advantage
 /// other than 0, and with sequence-level ratios all of their row. A value that is not finite matters.
-pub(super) fn contributing(batch: &PolicyBatch<'_>, config: &PolicyLossConfig) -> Vec<bool> {
+pub(in crate::backend) fn contributing(
+    batch: &PolicyBatch<'_>,
+    config: &PolicyLossConfig,
+) -> Vec<bool> {
     let mut known = batch.mask.to_vec();
     if config.beta != 0.0 || config.entropy_coef != 0.0 {
         return known;
