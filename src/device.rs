@@ -1,5 +1,7 @@
 //! Where an operation runs. A [`Device`] is the first argument of every operation; nothing falls back in silence.
 
+use std::fmt;
+
 use crate::backend::cpu::Cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::Cuda;
@@ -76,6 +78,18 @@ impl Device {
         Error::Unavailable {
             what: format!("{op} on {self:?}"),
             reason: "it runs on the host: give Device::cpu()".to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu(_) => f.write_str("cpu"),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(device) => write!(f, "cuda: {}", device.name()),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(device) => write!(f, "wgpu: {}", device.adapter().name),
         }
     }
 }

@@ -8,7 +8,7 @@ use hunkwise::error::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::args::DevicesArgs;
-use crate::text::plain;
+use crate::text::{count, plain, wrap};
 
 /// Devices of one kind, or why there are none.
 struct Kind {
@@ -20,9 +20,9 @@ struct Kind {
 /// Lists the devices; gives 0, for nothing is flagged.
 pub(crate) fn run(args: &DevicesArgs) -> Result<usize> {
     let (best, why) = Device::best();
-    let best = format!("{best:?}");
+    let best = best.to_string();
     let (cuda, wgpu) = (cuda(), wgpu());
-    let n_threads = rayon_threads();
+    let n_threads = std::thread::available_parallelism().map_or(1, usize::from);
     let simd = match Simd::detect() {
         Simd::Scalar => "none",
         Simd::Avx2 => "AVX2",
@@ -42,21 +42,19 @@ pub(crate) fn run(args: &DevicesArgs) -> Result<usize> {
         });
         format!("{all}\n")
     } else {
-        let mut lines = vec![format!("cpu   {n_threads} threads, SIMD: {simd}")];
+        let wrapped = |text: &str| wrap(&plain(text), 6);
+        let mut lines = vec![format!("cpu   {}, SIMD: {simd}", count(n_threads as u64, "thread"))];
         for (name, kind) in [("cuda", &cuda), ("wgpu", &wgpu)] {
             let devices = kind.devices.iter().enumerate();
-            lines.extend(devices.map(|(i, (line, _))| format!("{name}  {i}: {}", plain(line))));
-            lines.extend(kind.reason.iter().map(|why| format!("{name}  {}", plain(why))));
+            let numbered = devices.map(|(i, (line, _))| format!("{i}: {line}"));
+            let reason = kind.reason.iter().cloned();
+            lines.extend(numbered.chain(reason).map(|text| format!("{name}  {}", wrapped(&text))));
         }
-        lines.push(format!("best  {}: {}", plain(&best), plain(&why)));
+        lines.push(format!("best  {}", wrapped(&format!("{best}; {why}"))));
         lines.join("\n") + "\n"
     };
     io::stdout().lock().write_all(out.as_bytes()).map_err(|e| Error::io("standard output", e))?;
     Ok(0)
-}
-
-fn rayon_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 #[cfg(not(feature = "cuda"))]

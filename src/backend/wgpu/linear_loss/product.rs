@@ -20,6 +20,9 @@ const BLOCK: usize = 64;
 /// Most k of a dispatch: short enough for a thread's loops, and a multiple of what is summed together.
 const MOST_K: usize = 1024;
 
+/// Dispatches that are waited for together: one of the largest is some 10^10 operations.
+const MOST_STEPS: usize = 8;
+
 /// `Args` of the shader.
 #[derive(Debug, Clone, Copy, NoUninit)]
 #[repr(C)]
@@ -115,16 +118,17 @@ impl<'a> Product<'a> {
     /// Runs the dispatches in order.
     pub(super) fn run(&self, device: &Wgpu) -> Result<()> {
         let Shape { m, n, .. } = self.shape;
-        for args in &self.args {
-            // One at a time: a large product takes long.
-            let step = Step {
-                shader: &SHADER,
-                size: 1,
-                entry: "linear_product",
-                memory: &[args, self.a, self.b, self.c],
-                workgroups: (m.div_ceil(BLOCK) * n.div_ceil(BLOCK)) as u32,
-            };
-            device.run(&[step], &[])?;
+        let memory: Vec<_> = self.args.iter().map(|args| [args, self.a, self.b, self.c]).collect();
+        let step = |memory| Step {
+            shader: &SHADER,
+            size: 1,
+            entry: "linear_product",
+            memory,
+            workgroups: (m.div_ceil(BLOCK) * n.div_ceil(BLOCK)) as u32,
+        };
+        for some in memory.chunks(MOST_STEPS) {
+            let steps: Vec<Step<'_>> = some.iter().map(|memory| step(memory)).collect();
+            device.run(&steps, &[])?;
         }
         Ok(())
     }
