@@ -71,6 +71,22 @@ fn losses_have_the_same_bits_in_every_run_and_within_any_limits() {
     }
 }
 
+/// More workgroups than one dimension of any device has.
+#[test]
+fn losses_of_more_rows_than_a_dimension_has_workgroups() {
+    let Some(device) = device() else { return };
+    let made = Made::new(10, &[1; 70_000], 0.5);
+    let (_, config) = &configs()[0];
+    let (expected, grad, ..) = losses(&Device::cpu(), &made.batch(), config, Upstream::Loss(1.0));
+    let device = Device::Wgpu(device);
+    let (found, found_grad, ..) = losses(&device, &made.batch(), config, Upstream::Loss(1.0));
+    let near = |x: f64, y: f64| (x - y).abs() <= 2e-5 * y.abs().max(1e-9);
+    assert!(near(found.numerator, expected.numerator), "{found:?}");
+    assert!(found.rows.iter().zip(&expected.rows).all(|(x, y)| near(*x, *y)));
+    assert!(found_grad.iter().zip(&grad).all(|(x, y)| near(f64::from(*x), f64::from(*y))));
+    assert_eq!(found.metrics.n_tokens, expected.metrics.n_tokens);
+}
+
 #[test]
 fn a_piece_that_does_not_fit_is_an_error() {
     let Some(device) = device() else { return };
@@ -184,6 +200,48 @@ fn a_device_that_is_gone_is_an_error() {
         assert!(matches!(error, Err(Error::Device { .. })), "{error:?}");
         assert!(error.unwrap_err().to_string().contains("closed"));
     }
+}
+
+/// Given up while it works, at any moment: the right result or an error.
+#[test]
+fn a_device_that_goes_while_it_works_never_gives_a_wrong_result() {
+    use std::time::Duration;
+
+    use hunkwise::backend::wgpu::AdapterChoice;
+    if device().is_none() {
+        return;
+    }
+    let made = Made::new(9, &[200_000], 0.5);
+    let (_, config) = &configs()[0];
+    let mut expected = None;
+    let mut n_errors = 0;
+    for delay in [None, Some(0), Some(300), Some(1000), Some(3000), Some(6000), Some(10_000)] {
+        let own = Wgpu::new(AdapterChoice::BestOrSoftware).unwrap();
+        let device = Device::Wgpu(own.clone());
+        let found = std::thread::scope(|scope| {
+            if let Some(delay) = delay {
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_micros(delay));
+                    own.close();
+                });
+            }
+            let mut grad = vec![0.0; made.len()];
+            let outputs = PolicyOutputs {
+                grad_log_prob: Some(FloatsMut::F32(&mut grad)),
+                ..Default::default()
+            };
+            policy_loss(&device, &made.batch(), config, Upstream::Loss(1.0), outputs)
+                .map(|result| (result.numerator.to_bits(), grad))
+        });
+        match found {
+            Ok(found) => assert!(*expected.get_or_insert_with(|| found.clone()) == found),
+            Err(error) => {
+                n_errors += 1;
+                assert!(matches!(error, Error::Device { .. }), "{error:?}");
+            }
+        }
+    }
+    assert!(expected.is_some() && n_errors > 0, "{n_errors} errors");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use self::tile::{Tile, pieces, tiles};
 use super::Wgpu;
 use super::driver::Step;
 use super::shader::{Binding, Shader};
+use crate::backend::cpu::policy_loss::takes_whole_rows;
 use crate::error::Result;
 use crate::params::arrays::{
     Advantages, FloatsMut, PolicyBatch, PolicyLoss, PolicyOutputs, Upstream,
@@ -167,7 +168,7 @@ pub(super) fn policy_loss_of_known(
     let call = Call { device, batch, known, config };
 
     let mut sums = call.count();
-    if call.takes_whole_rows() {
+    if takes_whole_rows(config) {
         let rows = call.rows(&vec![RowSums::default(); sums.len()], 0.0);
         for tile in &tiles {
             let (found, _) = call.dispatch(tile, "policy_loss_logs", &rows)?;
@@ -233,19 +234,6 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn weighs_rows(&self) -> bool {
-        use RolloutCorrection::{Mask, Truncate};
-        matches!(
-            self.config.rollout,
-            Truncate { level: RolloutLevel::Sequence, .. }
-                | Mask { level: RolloutLevel::Sequence, .. }
-        )
-    }
-
-    fn takes_whole_rows(&self) -> bool {
-        self.config.ratio != RatioLevel::Token || self.weighs_rows()
-    }
-
     fn count(&self) -> Vec<RowSums> {
         let of_row = |row| {
             let at = self.batch.layout.tokens(row);
