@@ -423,6 +423,25 @@ fn logits_have_the_same_bits_in_every_run_and_within_any_limits() {
 }
 
 #[test]
+fn a_row_that_a_thread_would_loop_over_for_long_is_an_error() {
+    let Some(device) = device() else { return };
+    let logits = vec![0.0f32; (1 << 21) + 1];
+    let n_columns = logits.len();
+    let temperature = Temperature::One(1.0);
+    let rows = LogitsRows { targets: &[1], n_columns, n_vocab: n_columns, temperature };
+    let device = Device::Wgpu(device);
+    let mut log_prob = [9.0];
+    let error =
+        token_logprob(&device, Floats::F32(&logits), &rows, None, &mut log_prob, None).unwrap_err();
+    assert!(matches!(error, Error::Limit { needed: 2_097_153, .. }), "{error}");
+    let rows = LogitsRows { n_columns: 1 << 21, n_vocab: 1 << 21, ..rows };
+    let logits = Floats::F32(&logits[..1 << 21]);
+    token_logprob(&device, logits, &rows, None, &mut log_prob, None).unwrap();
+    // All alike: -ln 2^21.
+    assert!((log_prob[0] + 14.556_091).abs() < 1e-5, "{}", log_prob[0]);
+}
+
+#[test]
 fn heads_have_the_same_bits_in_every_run_and_within_any_limits() {
     use crate::losses::Random;
 

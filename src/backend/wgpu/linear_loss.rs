@@ -148,6 +148,7 @@ impl<'a> Call<'a> {
         n_wanted: usize,
         has_weight_gradient: bool,
     ) -> Result<Self> {
+        logits::check_columns("linear_loss", rows)?;
         let limit = device.limits().binding_bytes;
         let (n_vocab, n_hidden) = (rows.n_vocab, head.n_hidden);
         let widest = n_vocab.max(n_hidden).max(Fields::WORDS) as u64;

@@ -25,6 +25,8 @@ pub(super) const SHADER: Shader = Shader {
     sizes: &[1],
 };
 
+/// Most columns: a thread then makes some 32,000 turns of its loops.
+const MOST_COLUMNS: usize = 1 << 21;
 /// Bytes of logits that the host copies at a time.
 const MOST_BYTES: u64 = 64 << 20;
 /// Bytes of logits that stay on the device between the loss and the gradient; what is beyond goes up twice.
@@ -47,6 +49,20 @@ pub(super) fn dtype_of(values: Floats<'_>) -> u32 {
         Floats::Bf16(_) => 1,
         Floats::F16(_) => 2,
     }
+}
+
+/// Fails for rows over which a thread would loop for long: drivers may end such loops without a word.
+pub(super) fn check_columns(op: &'static str, rows: &LogitsRows<'_>) -> Result<()> {
+    if rows.n_columns <= MOST_COLUMNS {
+        return Ok(());
+    }
+    Err(Error::Limit {
+        op,
+        what: "a row of logits on the device (columns)",
+        needed: rows.n_columns as u64,
+        limit: MOST_COLUMNS as u64,
+        advice: "use Device::cpu()",
+    })
 }
 
 /// The bytes of some values.
@@ -149,6 +165,7 @@ struct Call<'a> {
 
 impl<'a> Call<'a> {
     fn new(device: &'a Wgpu, rows: &'a LogitsRows<'a>, logits: Floats<'_>) -> Result<Self> {
+        check_columns("logits_loss", rows)?;
         let dtype = dtype_of(logits);
         let row_words = if dtype == 0 { rows.n_columns } else { rows.n_columns.div_ceil(2) };
         let limit = device.limits().binding_bytes;
