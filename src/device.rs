@@ -1,9 +1,13 @@
 //! Where an operation runs. A [`Device`] is the first argument of every operation; nothing falls back in silence.
 
+use std::fmt;
+
 use crate::backend::cpu::Cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::Cuda;
-#[cfg(feature = "cuda")]
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::{AdapterChoice, Wgpu};
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::error::{Error, Result};
 
 /// A device that can run the operations. Results do not depend on it: integers are equal on every device and thread
@@ -16,6 +20,9 @@ pub enum Device {
     /// An NVIDIA GPU.
     #[cfg(feature = "cuda")]
     Cuda(Cuda),
+    /// A GPU of any make through Vulkan, Metal or DirectX 12.
+    #[cfg(feature = "wgpu")]
+    Wgpu(Wgpu),
 }
 
 impl Device {
@@ -33,12 +40,56 @@ impl Device {
         Ok(Device::Cuda(Cuda::new(ordinal)?))
     }
 
+    /// The fastest device there is, and why it is that one: a CUDA device, else a wgpu adapter that is not software, else
+    /// the host. An operation that the device lacks is an error still.
+    pub fn best() -> (Self, String) {
+        let mut missing: Vec<String> = vec![];
+        #[cfg(feature = "cuda")]
+        match Device::cuda(0) {
+            Ok(device) => return (device, "the first CUDA device".to_string()),
+            Err(error) => missing.push(error.to_string()),
+        }
+        #[cfg(feature = "wgpu")]
+        match Device::wgpu() {
+            Ok(device) => {
+                missing.push("so the first wgpu adapter".to_string());
+                return (device, missing.join("; "));
+            }
+            Err(error) => missing.push(error.to_string()),
+        }
+        if missing.is_empty() {
+            missing.push("this build has no other".to_string());
+        }
+        (Device::cpu(), missing.join("; "))
+    }
+
+    /// The first wgpu adapter that is not software, or the one that `HUNKWISE_WGPU_ADAPTER` names.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`], with the adapters that there are.
+    #[cfg(feature = "wgpu")]
+    pub fn wgpu() -> Result<Self> {
+        Ok(Device::Wgpu(Wgpu::new(AdapterChoice::Best)?))
+    }
+
     /// The error of an operation that runs on the host alone.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", feature = "wgpu"))]
     pub(crate) fn lacks(&self, op: &str) -> Error {
         Error::Unavailable {
             what: format!("{op} on {self:?}"),
             reason: "it runs on the host: give Device::cpu()".to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Cpu(_) => f.write_str("cpu"),
+            #[cfg(feature = "cuda")]
+            Device::Cuda(device) => write!(f, "cuda: {}", device.name()),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(device) => write!(f, "wgpu: {}", device.adapter().name),
         }
     }
 }

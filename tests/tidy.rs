@@ -19,6 +19,16 @@ const STEMS: [&str; 7] = [
     "logits_loss",
     "linear_loss",
 ];
+/// Each with its file of `shaders/`.
+const WGPU_STEMS: [(&str, &str); 7] = [
+    ("policy_loss", "policy_loss"),
+    ("window_similarity", "window_similarity"),
+    ("pair_similarity", "window_similarity"),
+    ("anchor_gain", "anchor_gain"),
+    ("logits_loss", "logits_loss"),
+    ("linear_loss", "linear_loss"),
+    ("token_advantage", "token_advantage"),
+];
 /// The only files with `unsafe`.
 const UNSAFE_FILES: [&str; 9] = [
     "src/backend/cpu/linear_loss/gemm.rs",
@@ -142,6 +152,24 @@ fn every_backend_has_the_same_operations() {
             assert!(there, "{} lacks {stem}", folder.display());
         }
     }
+}
+
+#[test]
+fn every_shader_is_used_and_says_what_it_does() {
+    let used: BTreeSet<String> = WGPU_STEMS.iter().map(|(_, shader)| shader.to_string()).collect();
+    let mut there = BTreeSet::new();
+    for path in files_under("shaders", "wgsl") {
+        let (text, stem) = (read(&path), path.file_stem().expect("a name").to_string_lossy());
+        assert!(text.starts_with("// "), "{} does not begin with what it is", path.display());
+        if ["common", "f64"].contains(&stem.as_ref()) {
+            continue;
+        }
+        for part in ["Shapes:", "Dispatch:", "Moves"] {
+            assert!(text.contains(part), "{} does not say its {part}", path.display());
+        }
+        there.insert(stem.into_owned());
+    }
+    assert_eq!(there, used);
 }
 
 #[test]

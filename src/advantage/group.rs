@@ -75,6 +75,10 @@ pub(super) fn weighted(
         Device::Cuda(device) => backend::cuda::token_advantage::segments(
             device, values, weights, offsets, form, &mut out,
         )?,
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(gpu) => {
+            backend::wgpu::token_advantage::segments(gpu, values, weights, offsets, form, &mut out)?
+        }
     };
     Ok(GroupAdvantages { values: out, counts })
 }

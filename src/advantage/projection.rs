@@ -11,6 +11,8 @@ use std::ops::Range;
 use crate::backend::cpu::token_advantage as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::token_advantage as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::token_advantage as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::params::{NO_OWNER, Piece};
@@ -175,6 +177,11 @@ pub fn project(
             Device::Cuda(device) => (
                 cuda::owners(device, &tokens.byte_ends, &pieces)?,
                 cuda::owners(device, &tokens.byte_ends, &turns)?,
+            ),
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(gpu) => (
+                wgpu::owners(gpu, &tokens.byte_ends, &pieces, members.len())?,
+                wgpu::owners(gpu, &tokens.byte_ends, &turns, sequence.turns.len())?,
             ),
         };
         let turn = with_empty_tokens(turn, &tokens.byte_ends, &turns);

@@ -81,6 +81,8 @@ pub fn facility_location(
             }
             Err(bad) => Err(bad),
         },
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => return Err(device.lacks("facility_location")),
     };
     match done {
         Ok(()) => Ok(picks),

@@ -8,6 +8,8 @@ use super::{Anchor, AnchorConfig, cut, groupability, units};
 use crate::backend::cpu::anchor_gain;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::anchor_gain as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::anchor_gain as wgpu;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -92,13 +94,23 @@ pub fn select(
     let (n_evaluations, n_covered) = match device {
         Device::Cpu(_) => {
             let best = vec![0.0; covered.n_units];
-            let mut gains = RangeGains { units: ranges, scores: &scores, best, n_covered: 0 };
+            let first = anchor_gain::gains(ranges, &scores, &best);
+            let mut gains =
+                RangeGains { units: ranges, scores: &scores, first, best, n_covered: 0 };
             (lazy_greedy(&mut gains, config.max_anchors, take), gains.n_covered)
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             let k = config.max_anchors;
             cuda::greedy_ranges(device, ranges, &scores, covered.n_units, k, take)?
+        }
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(gpu) => {
+            let best = vec![0.0; covered.n_units];
+            let first = wgpu::gains(gpu, ranges, &scores, &best)?;
+            let mut gains =
+                RangeGains { units: ranges, scores: &scores, first, best, n_covered: 0 };
+            (lazy_greedy(&mut gains, config.max_anchors, take), gains.n_covered)
         }
     };
 
@@ -126,6 +138,9 @@ pub fn select(
 struct RangeGains<'a> {
     units: UnitRanges<'a>,
     scores: &'a [f64],
+    /// Gains before the first pick, of all candidates: the work of a device. What is evaluated again later is one
+    /// candidate at a time, on the host.
+    first: Vec<f64>,
     /// The best score that covers each unit so far.
     best: Vec<f64>,
     n_covered: usize,
@@ -133,7 +148,7 @@ struct RangeGains<'a> {
 
 impl Gains for RangeGains<'_> {
     fn first_gains(&self) -> Vec<f64> {
-        anchor_gain::gains(self.units, self.scores, &self.best)
+        self.first.clone()
     }
 
     fn tighten(&mut self, candidate: usize, _: f64) -> (f64, bool) {

@@ -5,6 +5,8 @@ use super::{Floats, LinearGradients, LogitsBatch, PolicyLoss, PolicyLossConfig, 
 use crate::backend::cpu::linear_loss as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::linear_loss as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::linear_loss as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::params::arrays::Head;
@@ -74,6 +76,10 @@ pub fn linear_loss(
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             cuda::linear_loss(device, head, rows, &policy, config, upstream, gradients)
+        }
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(device) => {
+            wgpu::linear_loss(device, head, rows, &policy, config, upstream, gradients)
         }
     }
 }

@@ -7,6 +7,8 @@ use super::{
 use crate::backend::cpu::logits_loss as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::logits_loss as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::logits_loss as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -47,6 +49,10 @@ pub fn token_logprob(
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             cuda::token_logprob(device, logits, rows, mask, log_prob, entropy)?;
+        }
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(device) => {
+            wgpu::token_logprob(device, logits, rows, mask, log_prob, entropy)?;
         }
     }
     Ok(())
@@ -111,6 +117,10 @@ pub fn logits_loss(
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             cuda::logits_loss(device, logits, &batch.rows, &policy, config, upstream)
+        }
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(device) => {
+            wgpu::logits_loss(device, logits, &batch.rows, &policy, config, upstream)
         }
     }
 }

@@ -4,6 +4,8 @@ use super::{PolicyBatch, PolicyLoss, PolicyLossConfig, PolicyOutputs, TokenLoss,
 use crate::backend::cpu::policy_loss as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::policy_loss as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::policy_loss as wgpu;
 use crate::device::Device;
 use crate::error::Result;
 
@@ -53,6 +55,8 @@ pub fn policy_loss(
         Device::Cpu(device) => Ok(cpu::policy_loss(device, batch, config, upstream, outputs)),
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => cuda::policy_loss(device, batch, config, upstream, outputs),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(device) => wgpu::policy_loss(device, batch, config, upstream, outputs),
     }
 }
 
@@ -75,6 +79,8 @@ pub fn policy_loss_with(
         }
         #[cfg(feature = "cuda")]
         Device::Cuda(_) => Err(device.lacks("policy_loss_with")),
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(_) => Err(device.lacks("policy_loss_with")),
     }
 }
 

@@ -5,6 +5,8 @@ use super::{LineVectors, Match, Occurrence, Occurrences, SimilarityConfig};
 use crate::backend::cpu::window_similarity as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::window_similarity as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::window_similarity as wgpu;
 use crate::code::{TaskCode, Windows};
 use crate::device::Device;
 use crate::edits::EditType;
@@ -50,6 +52,11 @@ pub fn occurrences(
             Device::Cuda(gpu) => {
                 let set = starts.as_set(code);
                 cuda::best_per_turn(gpu, &set, threshold, config.memory_limit, sink)?;
+            }
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(gpu) => {
+                let set = starts.as_set(code);
+                wgpu::best_per_turn(gpu, &set, threshold, config.memory_limit, sink)?;
             }
         }
     }
@@ -108,6 +115,11 @@ pub fn matches(
             Device::Cuda(gpu) => {
                 let set = starts.as_set(code);
                 cuda::matching_pairs(gpu, &set, threshold, &starts.candidates, memory)?
+            }
+            #[cfg(feature = "wgpu")]
+            Device::Wgpu(gpu) => {
+                let set = starts.as_set(code);
+                wgpu::matching_pairs(gpu, &set, threshold, &starts.candidates, memory)?
             }
         };
         // Candidates are numbered by edit type first, so the matches of a type come after those of the type before.

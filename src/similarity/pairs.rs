@@ -6,6 +6,8 @@ use super::{Match, check_eta};
 use crate::backend::cpu::pair_similarity as cpu;
 #[cfg(feature = "cuda")]
 use crate::backend::cuda::pair_similarity as cuda;
+#[cfg(feature = "wgpu")]
+use crate::backend::wgpu::pair_similarity as wgpu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -66,6 +68,10 @@ pub fn pair_similarity(
         #[cfg(feature = "cuda")]
         Device::Cuda(device) => {
             cuda::matching_pairs(device, &tokens, items.offsets, eta, memory_limit)?
+        }
+        #[cfg(feature = "wgpu")]
+        Device::Wgpu(gpu) => {
+            wgpu::matching_pairs(gpu, &tokens, items.offsets, n_symbols, eta, memory_limit)?
         }
     };
     Ok(pairs.into_iter().map(|(a, b, lcs)| Match { a, b, lcs }).collect())

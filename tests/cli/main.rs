@@ -1,5 +1,6 @@
 //! The command as a person runs it.
 
+mod devices;
 mod loss_check;
 mod profile;
 mod synthetic;

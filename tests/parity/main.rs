@@ -14,3 +14,5 @@ mod pairs;
 mod similarity;
 #[path = "../support/tasks.rs"]
 mod tasks;
+#[cfg(feature = "wgpu")]
+mod wgpu;

@@ -8,7 +8,7 @@ use hunkwise::similarity::{
     LineVectors, Ragged, SimilarityConfig, matches, occurrences, pair_similarity,
 };
 
-use crate::devices::devices;
+use crate::devices::{devices, others};
 use crate::tasks::{Random, Shape, random_task, task};
 
 /// Every way to run: instructions x threads, and every device beside the host.
@@ -23,7 +23,7 @@ fn everywhere(check: impl Fn(&Device) + Sync) {
             pool.install(|| check(&Device::Cpu(Cpu::with_simd(simd))));
         }
     }
-    devices().iter().skip(1).for_each(check);
+    others().iter().for_each(check);
 }
 
 fn check(

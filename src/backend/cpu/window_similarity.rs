@@ -20,6 +20,8 @@ mod bags;
 mod best;
 mod best_lexical;
 mod blended;
+#[cfg(feature = "wgpu")]
+mod found;
 mod judge;
 mod lanes;
 
@@ -46,6 +48,8 @@ use lanes::{Cut, Kernel, N_LANES, READ_ROWS};
 use pair_list::{PairList, PairSink};
 use walk::Walker;
 
+#[cfg(feature = "wgpu")]
+pub(crate) use found::{RowPair, Search, best_per_turn_of_found, matching_pairs_of_found};
 pub(crate) use lanes::WORD_TOKENS;
 
 /// What follows from a set alone.
@@ -175,11 +179,22 @@ pub(crate) fn best_per_turn(
     memory: u64,
     sink: impl FnMut(usize, &[BestPlace]),
 ) -> Result<()> {
+    best_by(&simd, simd, set, threshold, memory, sink)
+}
+
+fn best_by(
+    walk: &impl Walk,
+    simd: Simd,
+    set: &WindowSet<'_>,
+    threshold: Threshold<'_>,
+    memory: u64,
+    sink: impl FnMut(usize, &[BestPlace]),
+) -> Result<()> {
     match threshold.embedding {
-        None => best_with(simd, set, &Lexical { eta: threshold.eta }, memory, sink),
+        None => best_with(walk, set, &Lexical { eta: threshold.eta }, memory, sink),
         Some((weight, vectors)) => {
             let blended = Blended::new(simd, set, vectors, weight, threshold.eta, memory)?;
-            best_with(simd, set, &blended, memory - blended.bytes().min(memory), sink)
+            best_with(walk, set, &blended, memory - blended.bytes().min(memory), sink)
         }
     }
 }
@@ -192,78 +207,35 @@ pub(crate) fn matching_pairs(
     numbers: &[u32],
     memory: u64,
 ) -> Result<Vec<Match>> {
+    pairs_by(&simd, simd, set, threshold, numbers, memory)
+}
+
+fn pairs_by(
+    walk: &impl Walk,
+    simd: Simd,
+    set: &WindowSet<'_>,
+    threshold: Threshold<'_>,
+    numbers: &[u32],
+    memory: u64,
+) -> Result<Vec<Match>> {
     match threshold.embedding {
-        None => pairs_with(simd, set, &Lexical { eta: threshold.eta }, numbers, memory),
+        None => pairs_with(walk, set, &Lexical { eta: threshold.eta }, numbers, memory),
         Some((weight, vectors)) => {
             let blended = Blended::new(simd, set, vectors, weight, threshold.eta, memory)?;
-            pairs_with(simd, set, &blended, numbers, memory - blended.bytes().min(memory))
+            pairs_with(walk, set, &blended, numbers, memory - blended.bytes().min(memory))
         }
     }
 }
 
-fn best_with<J: Judge>(
-    simd: Simd,
-    set: &WindowSet<'_>,
-    judge: &J,
-    memory: u64,
-    sink: impl FnMut(usize, &[BestPlace]),
-) -> Result<()> {
-    let prepared = &Prepared::new(set, judge.lexical_eta());
-    let places = &Places::new(set, prepared);
-    let wide = Layout::new(set);
-    if J::IS_LEXICAL
-        && let Some(narrow) = Narrow::new(set, prepared)
-    {
-        let walk = |block: &Range<usize>, table: &BestTable<u64>| {
-            walk_block(simd, set, prepared, block, || {
-                LexicalSink::new(set, prepared, places, narrow, table)
-            });
-        };
-        return best_in_blocks(set, prepared, places, narrow, memory, walk, sink);
-    }
-    let walk = |block: &Range<usize>, table: &BestTable<u128>| {
-        walk_block(simd, set, prepared, block, || {
-            BestSink::new(set, prepared, places, judge.state(set, prepared), table)
-        });
-    };
-    best_in_blocks(set, prepared, places, wide, memory, walk, sink)
-}
-
-/// Fills a table for as many starts as fit, drains it, and goes on with the next ones.
-fn best_in_blocks<K: Key>(
-    set: &WindowSet<'_>,
-    prepared: &Prepared,
-    places: &Places,
-    layout: K::Layout,
-    memory: u64,
-    walk: impl Fn(&Range<usize>, &BestTable<K>),
-    mut sink: impl FnMut(usize, &[BestPlace]),
-) -> Result<()> {
-    let mut first = 0;
-    while first < set.starts.len() {
-        let block = BestTable::<K>::block(set, first, memory)?;
-        let table = BestTable::new(set, prepared, places, block.clone(), layout);
-        walk(&block, &table);
-        table.drain(set, prepared, places, &mut sink);
-        first = block.end;
-    }
-    Ok(())
-}
-
-fn pairs_with<J: Judge>(
-    simd: Simd,
-    set: &WindowSet<'_>,
-    judge: &J,
-    numbers: &[u32],
-    memory: u64,
-) -> Result<Vec<Match>> {
-    let prepared = &Prepared::new(set, judge.lexical_eta());
-    let list = PairList::new(numbers, memory);
-    let narrow = if J::IS_LEXICAL { Narrow::new(set, prepared) } else { None };
-    walk_block(simd, set, prepared, &(0..set.starts.len()), || {
-        PairSink::new(set, prepared, judge.state(set, prepared), &list, narrow)
-    });
-    list.finish()
+/// Finds every pair of rows that passes the lexical bound and has a row in a start of `block`, each pair once.
+trait Walk {
+    fn walk_block<S: Sink>(
+        &self,
+        set: &WindowSet<'_>,
+        prepared: &Prepared,
+        block: &Range<usize>,
+        sink_of_thread: impl Fn() -> S + Sync + Send,
+    ) -> Result<()>;
 }
 
 /// Evaluates an expression with the kernel of the widest instructions that there are and that `$simd` allows.
@@ -291,15 +263,83 @@ macro_rules! with_kernel {
 }
 use with_kernel;
 
-/// Finds every match of a start of `block` with any start, each pair inside the block once.
-fn walk_block<S: Sink>(
-    simd: Simd,
+/// On this processor.
+impl Walk for Simd {
+    fn walk_block<S: Sink>(
+        &self,
+        set: &WindowSet<'_>,
+        prepared: &Prepared,
+        block: &Range<usize>,
+        sink_of_thread: impl Fn() -> S + Sync + Send,
+    ) -> Result<()> {
+        with_kernel!(*self, kernel => walk_with(kernel, set, prepared, block, sink_of_thread));
+        Ok(())
+    }
+}
+
+fn best_with<J: Judge>(
+    walk: &impl Walk,
+    set: &WindowSet<'_>,
+    judge: &J,
+    memory: u64,
+    sink: impl FnMut(usize, &[BestPlace]),
+) -> Result<()> {
+    let prepared = &Prepared::new(set, judge.lexical_eta());
+    let places = &Places::new(set, prepared);
+    let wide = Layout::new(set);
+    if J::IS_LEXICAL
+        && let Some(narrow) = Narrow::new(set, prepared)
+    {
+        let walk = |block: &Range<usize>, table: &BestTable<u64>| {
+            walk.walk_block(set, prepared, block, || {
+                LexicalSink::new(set, prepared, places, narrow, table)
+            })
+        };
+        return best_in_blocks(set, prepared, places, narrow, memory, walk, sink);
+    }
+    let walk = |block: &Range<usize>, table: &BestTable<u128>| {
+        walk.walk_block(set, prepared, block, || {
+            BestSink::new(set, prepared, places, judge.state(set, prepared), table)
+        })
+    };
+    best_in_blocks(set, prepared, places, wide, memory, walk, sink)
+}
+
+/// Fills a table for as many starts as fit, drains it, and goes on with the next ones.
+fn best_in_blocks<K: Key>(
     set: &WindowSet<'_>,
     prepared: &Prepared,
-    block: &Range<usize>,
-    sink_of_thread: impl Fn() -> S + Sync + Send,
-) {
-    with_kernel!(simd, kernel => walk_with(kernel, set, prepared, block, sink_of_thread));
+    places: &Places,
+    layout: K::Layout,
+    memory: u64,
+    walk: impl Fn(&Range<usize>, &BestTable<K>) -> Result<()>,
+    mut sink: impl FnMut(usize, &[BestPlace]),
+) -> Result<()> {
+    let mut first = 0;
+    while first < set.starts.len() {
+        let block = BestTable::<K>::block(set, first, memory)?;
+        let table = BestTable::new(set, prepared, places, block.clone(), layout);
+        walk(&block, &table)?;
+        table.drain(set, prepared, places, &mut sink);
+        first = block.end;
+    }
+    Ok(())
+}
+
+fn pairs_with<J: Judge>(
+    walk: &impl Walk,
+    set: &WindowSet<'_>,
+    judge: &J,
+    numbers: &[u32],
+    memory: u64,
+) -> Result<Vec<Match>> {
+    let prepared = &Prepared::new(set, judge.lexical_eta());
+    let list = PairList::new(numbers, memory);
+    let narrow = if J::IS_LEXICAL { Narrow::new(set, prepared) } else { None };
+    walk.walk_block(set, prepared, &(0..set.starts.len()), || {
+        PairSink::new(set, prepared, judge.state(set, prepared), &list, narrow)
+    })?;
+    list.finish()
 }
 
 fn walk_with<K: Kernel, S: Sink>(

@@ -49,6 +49,15 @@ pub(crate) enum Command {
     /// Compute a policy loss twice, in f64 from the formulas and on the fast path, from tensors of your trainer: its
     /// value, metrics and gradient of each token, to compare a trainer with.
     LossCheck(LossCheckArgs),
+    /// List what there is to compute on: the processor, CUDA devices and wgpu adapters, or why there are none.
+    Devices(DevicesArgs),
+}
+
+#[derive(Args)]
+pub(crate) struct DevicesArgs {
+    /// Print one JSON object instead.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod credit;
+mod devices;
 mod loss_check;
 mod profile;
 mod session;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Show(args) => show::run(args),
         Command::Profile(args) => profile::run(args),
         Command::LossCheck(args) => loss_check::run(args),
+        Command::Devices(args) => devices::run(args),
     };
     match result {
         Ok(0) => ExitCode::SUCCESS,
