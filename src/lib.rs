@@ -13,7 +13,8 @@
 //! a [`pipeline::Credit`], task by task and row by row parallel to the batch. Each row has
 //! [`advantage::SequenceCredit`]: spans of bytes and tokens, and with [`dense`](advantage::SequenceCredit::dense) one
 //! f32 for each token. [`Config`] has every parameter (docs/method.md says what each does). Each stage is a module of
-//! its own and can be called by itself.
+//! its own and can be called by itself. [`loss`] takes the result into training: policy losses over log-probs, logits or
+//! hidden states, with their gradients and metrics (docs/losses.md).
 //!
 //! ```
 //! use hunkwise::rollout::{ReadOptions, read_from};
