@@ -7,7 +7,6 @@ use crate::backend::cpu::Cpu;
 use crate::backend::cuda::Cuda;
 #[cfg(feature = "wgpu")]
 use crate::backend::wgpu::{AdapterChoice, Wgpu};
-#[cfg(any(feature = "cuda", feature = "wgpu"))]
 use crate::error::{Error, Result};
 
 /// A device that can run the operations. Results do not depend on it: integers are equal on every device and thread
@@ -70,6 +69,38 @@ impl Device {
     #[cfg(feature = "wgpu")]
     pub fn wgpu() -> Result<Self> {
         Ok(Device::Wgpu(Wgpu::new(AdapterChoice::Best)?))
+    }
+
+    /// The device of a name: `cpu`, `cuda`, `cuda:1`, `wgpu`, or `best`, which is never an error.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for another name, [`Error::Unavailable`] for a device that is not there or whose feature is not
+    /// built in.
+    pub fn named(name: &str) -> Result<Self> {
+        let (kind, number) = name.split_once(':').unwrap_or((name, "0"));
+        #[cfg(not(all(feature = "cuda", feature = "wgpu")))]
+        let unbuilt = |feature: &str| Error::Unavailable {
+            what: format!("the device `{name}`"),
+            reason: format!("this build lacks the feature `{feature}`"),
+        };
+        match (kind, number.parse::<usize>()) {
+            ("cpu", Ok(0)) => Ok(Device::cpu()),
+            ("best", Ok(0)) => Ok(Device::best().0),
+            #[cfg(feature = "cuda")]
+            ("cuda", Ok(ordinal)) => Device::cuda(ordinal),
+            #[cfg(not(feature = "cuda"))]
+            ("cuda", Ok(_)) => Err(unbuilt("cuda")),
+            #[cfg(feature = "wgpu")]
+            ("wgpu", Ok(0)) => Device::wgpu(),
+            #[cfg(not(feature = "wgpu"))]
+            ("wgpu", Ok(0)) => Err(unbuilt("wgpu")),
+            _ => Err(Error::Config {
+                op: "device",
+                name: "name",
+                got: name.to_string(),
+                expected: "cpu, cuda, cuda:NUMBER, wgpu or best",
+            }),
+        }
     }
 
     /// The error of an operation that runs on the host alone.

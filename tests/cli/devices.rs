@@ -36,3 +36,20 @@ fn the_same_as_json() {
         }
     }
 }
+
+#[test]
+fn credit_is_computed_where_it_is_told() {
+    let example = "examples/rollouts/hunkwise.jsonl";
+    let on =
+        |device: &str| hunkwise(&["credit", example, "-o", "-", "--quiet", "--device", device]);
+    let host = on("cpu");
+    assert_eq!(host.status.code(), Some(0), "{}", text(&host.stderr));
+    assert_eq!(on("best").stdout, host.stdout);
+    let wrong = on("gpu");
+    assert_eq!(wrong.status.code(), Some(1));
+    let message = text(&wrong.stderr);
+    assert!(message.contains("cpu, cuda, cuda:NUMBER, wgpu or best"), "{message}");
+    let absent = on("cuda:99");
+    assert_eq!(absent.status.code(), Some(1));
+    assert!(text(&absent.stderr).to_lowercase().contains("cuda"), "{}", text(&absent.stderr));
+}

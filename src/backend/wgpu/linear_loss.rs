@@ -71,7 +71,7 @@ pub(crate) fn linear_loss(
     }
     let batch = of_log_probs(batch, &log_prob, &entropy);
     let outputs = if has_gradient && !at_once { by.outputs() } else { PolicyOutputs::default() };
-    let result = policy_loss_of_known(device, &batch, &known, config, upstream, outputs)?;
+    let result = policy_loss_of_known(device, &batch, known, config, upstream, outputs)?;
     if has_gradient && !at_once {
         let moved: Vec<usize> = wanted.into_iter().filter(|&i| by.is_some(i)).collect();
         for at in moved.chunks(call.rows_per_chunk) {

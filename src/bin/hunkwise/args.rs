@@ -221,6 +221,9 @@ pub(crate) struct ReadArgs {
     /// Threads, at most 1024; 0 is one per core.
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u16).range(..=1024))]
     pub(crate) threads: u16,
+    /// Where credit is computed: cpu, cuda, cuda:1, wgpu, or best. Results do not depend on it. `hunkwise devices` lists them.
+    #[arg(long, default_value = "cpu", value_name = "NAME")]
+    pub(crate) device: String,
 }
 
 impl ReadArgs {

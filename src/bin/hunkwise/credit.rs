@@ -18,7 +18,7 @@ pub(crate) fn run(args: &CreditArgs) -> Result<usize> {
         .collect();
     check_outputs(&outputs, &args.input.files)?;
     let batch = session::read(&args.input.files, &args.input.reading)?;
-    let credit = session::credit(&batch, &config, false)?;
+    let credit = session::credit(&args.input.reading, &batch, &config, false)?;
     if let Some(path) = &args.output {
         report::write_whole(path, |out| {
             report::write_credit(out, &batch, &credit, !args.spans_only, args.source)

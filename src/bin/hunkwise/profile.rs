@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<usize> {
     bar.finish_and_clear();
 
     if let Some(path) = &args.trace {
-        let (slices, run_ns) = trace(&batch, &config)?;
+        let (slices, run_ns) = trace(&Device::named(&args.reading.device)?, &batch, &config)?;
         let names = METHODS.map(|method| method.name);
         report::write_whole(path, |out| report::write_trace(out, &names, &slices, run_ns))?;
     }
@@ -94,7 +94,8 @@ fn costs(batch: &Batch, config: &Config, args: &ProfileArgs, bar: &ProgressBar) 
     let peaks = memory::peaks_of_all(&args.files);
     let mut methods: Vec<MethodCost> = Vec::new();
     let mut found = Diagnostics::default();
-    let runs_of_all = timed(batch, config, args.repeat.into(), bar)?;
+    let device = Device::named(&args.reading.device)?;
+    let runs_of_all = timed(&device, batch, config, args.repeat.into(), bar)?;
     for (method_idx, (method, runs)) in METHODS.iter().zip(runs_of_all).enumerate() {
         let of_memory = peaks.as_ref().ok().and_then(|peaks| peaks.get(method_idx));
         let stages = stages()
@@ -151,6 +152,7 @@ fn stages() -> impl Iterator<Item = (usize, &'static str)> {
 /// The runs of every method. Each runs once off the clock, to fill caches and the heap; then they take turns, so that a
 /// machine that grows slower or faster meanwhile does so for all.
 fn timed(
+    device: &Device,
     batch: &Batch,
     config: &Config,
     repeat: usize,
@@ -159,7 +161,7 @@ fn timed(
     let mut runs: Vec<Vec<Diagnostics>> = vec![Vec::new(); METHODS.len()];
     for round in 0..=repeat {
         for (method, runs) in METHODS.iter().zip(&mut runs) {
-            let run = credit(&Device::cpu(), batch, &method.config(config))?;
+            let run = credit(device, batch, &method.config(config))?;
             bar.inc(1);
             if round > 0 {
                 runs.push(run.diagnostics);
@@ -182,14 +184,14 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 /// One more run of each method with every stage of every task on the clock, and the nanoseconds of all of them. The
 /// slice of a task comes before those of its stages, which lie inside.
-fn trace(batch: &Batch, config: &Config) -> Result<(Vec<TraceSlice>, u64)> {
+fn trace(device: &Device, batch: &Batch, config: &Config) -> Result<(Vec<TraceSlice>, u64)> {
     let started = Instant::now();
     let mut slices = Vec::new();
     for (method, way) in METHODS.iter().enumerate() {
         let laps: Mutex<Vec<StageLap>> = Mutex::new(Vec::new());
         let on_stage = |lap| laps.lock().unwrap_or_else(PoisonError::into_inner).push(lap);
         let extras = Extras { on_stage: Some(&on_stage), ..Extras::default() };
-        pipeline::credit_with(&Device::cpu(), batch, &way.config(config), extras)?;
+        pipeline::credit_with(device, batch, &way.config(config), extras)?;
         let laps = laps.into_inner().unwrap_or_else(PoisonError::into_inner);
         for (task_idx, task) in batch.tasks.iter().enumerate() {
             let laps: Vec<&StageLap> = laps.iter().filter(|lap| lap.task == task_idx).collect();

@@ -35,12 +35,18 @@ pub(crate) fn read(files: &[PathBuf], reading: &ReadArgs) -> Result<Batch> {
     Ok(batch)
 }
 
-pub(crate) fn credit(batch: &Batch, config: &Config, keep_roots: bool) -> Result<Credit> {
+pub(crate) fn credit(
+    reading: &ReadArgs,
+    batch: &Batch,
+    config: &Config,
+    keep_roots: bool,
+) -> Result<Credit> {
+    let device = Device::named(&reading.device)?;
     let bar = bar(batch.tasks.len() as u64, "credit  {bar:30} {pos}/{len} tasks {eta}");
     let done = AtomicU64::new(0);
     let on_task_done = || bar.set_position(done.fetch_add(1, Ordering::Relaxed) + 1);
     let extras = Extras { keep_roots, on_task_done: Some(&on_task_done), ..Extras::default() };
-    let credit = pipeline::credit_with(&Device::cpu(), batch, config, extras)?;
+    let credit = pipeline::credit_with(&device, batch, config, extras)?;
     bar.finish_and_clear();
     Ok(credit)
 }

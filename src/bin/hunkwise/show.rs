@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ShowArgs) -> Result<usize> {
                     })?)
                 }
             };
-            let credit = session::credit(&batch, &config, true)?;
+            let credit = session::credit(&args.input.reading, &batch, &config, true)?;
             draw(&mut out, &batch.tasks[0], &credit.tasks[0], wanted, &config)
         }
     }

@@ -1,5 +1,6 @@
 //! How the time grows with rollouts, lines and tasks.
 
+use hunkwise::Device;
 use hunkwise::error::Result;
 use hunkwise::pipeline::Config;
 use hunkwise::report::{Growth, MethodCost};
@@ -79,7 +80,8 @@ pub(super) fn measure(
         let (whole, parts) = sizes.split_last().unwrap_or((&0, &[]));
         for &size in parts {
             let batch = smaller(batch, *axis, size, args.seed)?;
-            let runs_of_all = timed(&batch, config, args.repeat.into(), bar)?;
+            let device = Device::named(&args.reading.device)?;
+            let runs_of_all = timed(&device, &batch, config, args.repeat.into(), bar)?;
             for (runs, points) in runs_of_all.iter().zip(&mut points) {
                 let seconds = median(runs.iter().map(|run| run.seconds.wall));
                 points.push((size.into(), seconds));
