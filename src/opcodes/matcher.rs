@@ -65,15 +65,50 @@ pub struct Opcode {
 #[derive(Debug, Clone)]
 pub struct Matcher {
     b: Vec<u32>,
-    /// Number of each symbol of `b`.
-    numbers: FxHashMap<u32, u32>,
-    /// By number: where its places begin, and at the end where the last one's end.
-    starts: Vec<u32>,
+    /// For each symbol its range in `places`.
+    ranges: Ranges,
     /// Places in `b`, ascending for each symbol; none for a symbol that is left out as frequent.
     places: Vec<u32>,
     /// Some symbol is left out.
     leaves_out: bool,
 }
+
+/// Ranges by symbol: at the symbol's place where symbols are small numbers, else in a map.
+#[derive(Debug, Clone)]
+enum Ranges {
+    Table(Vec<(u32, u32)>),
+    Map(FxHashMap<u32, (u32, u32)>),
+}
+
+impl Ranges {
+    /// Empty ranges for the symbols of `b`.
+    fn new(b: &[u32]) -> Self {
+        let largest = b.iter().copied().max().unwrap_or(0) as usize;
+        if largest < SMALL * b.len().max(SMALL) {
+            Ranges::Table(vec![(0, 0); largest + 1])
+        } else {
+            Ranges::Map(FxHashMap::default())
+        }
+    }
+
+    fn get(&self, symbol: u32) -> (u32, u32) {
+        match self {
+            Ranges::Table(ranges) => ranges.get(symbol as usize).copied().unwrap_or((0, 0)),
+            Ranges::Map(ranges) => ranges.get(&symbol).copied().unwrap_or((0, 0)),
+        }
+    }
+
+    /// The range of a symbol of the sequence that these are made for.
+    fn at(&mut self, symbol: u32) -> &mut (u32, u32) {
+        match self {
+            Ranges::Table(ranges) => &mut ranges[symbol as usize],
+            Ranges::Map(ranges) => ranges.entry(symbol).or_default(),
+        }
+    }
+}
+
+/// Symbols below this many times the length of a sequence (and the square of this) are small.
+const SMALL: usize = 64;
 
 /// Memory that comparisons use again.
 #[derive(Debug, Clone, Default)]
@@ -125,16 +160,19 @@ const FEW: usize = 4;
 impl Matcher {
     /// Makes `b` ready; its length must fit 32 bits.
     pub fn new(b: &[u32], autojunk: bool) -> Self {
-        let mut numbers = FxHashMap::default();
+        let mut ranges = Ranges::new(b);
         let mut counts: Vec<u32> = Vec::new();
-        let of_places: Vec<u32> = b
+        // Symbols are numbered as they come; until the end a range begins with one more than the number.
+        let numbers: Vec<usize> = b
             .iter()
             .map(|&symbol| {
-                let number = *numbers.entry(symbol).or_insert(counts.len() as u32);
-                if number as usize == counts.len() {
+                let range = ranges.at(symbol);
+                if range.0 == 0 {
                     counts.push(0);
+                    range.0 = counts.len() as u32;
                 }
-                counts[number as usize] += 1;
+                let number = range.0 as usize - 1;
+                counts[number] += 1;
                 number
             })
             .collect();
@@ -149,15 +187,17 @@ impl Matcher {
         starts.push(total);
         let mut places = vec![0; total as usize];
         let mut next = starts.clone();
-        for (j, &number) in of_places.iter().enumerate() {
-            let number = number as usize;
+        for (j, &number) in numbers.iter().enumerate() {
             if is_kept[number] {
                 places[next[number] as usize] = j as u32;
                 next[number] += 1;
             }
         }
+        for (&symbol, &number) in b.iter().zip(&numbers) {
+            *ranges.at(symbol) = (starts[number], starts[number + 1]);
+        }
         let leaves_out = places.len() < b.len();
-        Matcher { b: b.to_vec(), numbers, starts, places, leaves_out }
+        Matcher { b: b.to_vec(), ranges, places, leaves_out }
     }
 
     /// The matching blocks, in order, neighbours joined.
@@ -228,14 +268,10 @@ impl Matcher {
     fn begin(&self, a: &[u32], scratch: &mut Scratch) {
         scratch.ranges.clear();
         let mut n_equal = 0;
-        scratch.ranges.extend(a.iter().map(|symbol| match self.numbers.get(symbol) {
-            Some(&number) => {
-                let (first, last) =
-                    (self.starts[number as usize], self.starts[number as usize + 1]);
-                n_equal += (last - first) as usize;
-                (first, last)
-            }
-            None => (0, 0),
+        scratch.ranges.extend(a.iter().map(|&symbol| {
+            let range = self.ranges.get(symbol);
+            n_equal += (range.1 - range.0) as usize;
+            range
         }));
         if scratch.ends.len() <= self.b.len() {
             scratch.ends.resize(self.b.len() + 1, (0, 0));

@@ -6,7 +6,7 @@ use hunkwise::reference::opcodes as reference;
 use crate::tasks::Random;
 
 fn sequence(random: &mut Random, longest: u64, n_symbols: u64) -> Vec<u32> {
-    // Numbers that are no places, so that a table by symbol would not do.
+    // Numbers that are too large for a table by symbol.
     (0..random.below(longest + 1)).map(|_| 0xffff_0000 + random.below(n_symbols) as u32).collect()
 }
 
@@ -39,6 +39,11 @@ fn blocks_are_those_of_the_reference_with_memory_used_again() {
             let expected = reference::blocks(&a, &b, autojunk);
             let matcher = Matcher::new(&b, autojunk);
             assert_eq!(matcher.blocks(&a, &mut scratch), expected, "{a:?} {b:?} {autojunk}");
+            let small = |symbols: &[u32]| -> Vec<u32> {
+                symbols.iter().map(|symbol| symbol - 0xffff_0000).collect()
+            };
+            let of_small = Matcher::new(&small(&b), autojunk);
+            assert_eq!(of_small.blocks(&small(&a), &mut scratch), expected);
             let matched: usize = expected.iter().map(|block| block.size).sum();
             assert_eq!(matcher.matches(&a, &mut scratch), matched);
             assert_eq!(ratio(&a, &b, autojunk), reference::ratio(&a, &b, autojunk));
